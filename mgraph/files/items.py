@@ -13,6 +13,7 @@ import math
 import os
 import re
 import secrets
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,16 +134,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well; else it leaves no trace.
 
     It is written beside ``path``, brought to the disk, then renamed: a reader, or a machine that
-    loses power, sees the old file or the whole new one. A symbolic link stays one. An ``OSError``
-    names ``path``.
+    loses power, sees the old file or the whole new one. A symbolic link stays one, and permissions stay as
+    they are. What is no file, such as a pipe or a device, is written itself. An ``OSError`` names ``path``.
     """
     target = os.path.realpath(path)
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
     try:
+        if is_special(path):
+            with open(path, "wb") as file:
+                yield file
+            return
         with open(temporary, "xb") as file:
+            keep_mode(target, temporary)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -150,10 +154,25 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename == temporary:
+        if isinstance(error, OSError) and error.errno and error.filename in (None, temporary):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     sync_folder(folder)
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether ``path`` is there and is no file that could be replaced; ``IsADirectoryError`` for a folder."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def keep_mode(old: str, new: str) -> None:
+    """Gives ``new`` the permissions of the file ``old``, which it will replace, if there is one."""
+    if os.path.exists(old):
+        mode = stat.S_IMODE(os.stat(old).st_mode)
+        if mode != stat.S_IMODE(os.stat(new).st_mode):
+            os.chmod(new, mode)
 
 
 def sync_folder(folder: str) -> None:

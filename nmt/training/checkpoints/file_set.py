@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mgraph.errors import ModelFileError
-from mgraph.files.items import replacing, sync_folder
+from mgraph.files.items import is_special, keep_mode, replacing, sync_folder
 from mgraph.files.parameter_files import Path
 
 GROWING, WRITTEN = ".growing", ".written"
@@ -23,7 +23,8 @@ def replacing_set(path: Path) -> Iterator[str]:
 
     The folder is beside ``path`` and named after it. Once its files are on disk it is renamed, and the set is
     complete: ``settle`` finishes moving its files. So if the process or the machine stops at any moment,
-    readers that call ``settle`` first find one complete set; others find complete files. Symbolic links stay.
+    readers that call ``settle`` first find one complete set; others find complete files. Symbolic links and
+    permissions stay.
     ``OSError`` names ``path``; ``ModelFileError`` as in ``settle``.
     """
     settle(path)
@@ -97,10 +98,13 @@ def _finish(written: str) -> None:
 def _move(source: str, target: str) -> None:
     target = os.path.realpath(target)
     try:
-        os.replace(source, target)
+        if not is_special(target):
+            keep_mode(target, source)
+            os.replace(source, target)
+            return
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with open(source, "rb") as old, replacing(target) as new:
-            shutil.copyfileobj(old, new)
-        os.unlink(source)
+    with open(source, "rb") as old, replacing(target) as new:
+        shutil.copyfileobj(old, new)
+    os.unlink(source)

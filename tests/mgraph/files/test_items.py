@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import random
+import stat
 import struct
+import threading
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -341,6 +344,35 @@ def test_writing_is_all_or_nothing(path: Path) -> None:
         assert path.read_bytes() == b"before"
     assert path.read_bytes() == b"after"
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_permissions_of_a_file_stay(path: Path) -> None:
+    path.write_bytes(b"before")
+    for mode in (0o600, 0o640, 0o444):
+        path.chmod(mode)
+        write_npz(path, {"a": np.zeros(1)})
+        assert stat.S_IMODE(path.stat().st_mode) == mode and list(read_npz(path)) == ["a"]
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with replacing(pipe) as file:
+        file.write(b"through")
+    reader.join(5)
+    assert read == [b"through"] and pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_full_disk_is_named_by_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_npz(path, {"a": np.zeros(1)})
+    assert caught.value.filename == str(path) and not os.listdir(path.parent)
 
 
 def test_what_cannot_be_opened_is_named_as_the_user_did(tmp_path: Path) -> None:

@@ -160,6 +160,19 @@ def test_links_stay_links(folder: Path) -> None:
     assert (folder / "elsewhere" / "first.npz").read_bytes() == wanted
 
 
+def test_permissions_and_pipes_stay(folder: Path) -> None:
+    Path("model").write_text("old")
+    Path("model").chmod(0o600)
+    os.mkfifo("model.yml")
+    reader = subprocess.Popen(["cat", "model.yml"], stdout=subprocess.PIPE)
+    with replacing_set("model") as place:
+        Path(place, "model").write_text("new")
+        Path(place, "model.yml").write_text("through")
+    assert reader.communicate(timeout=5)[0] == b"through"
+    assert Path("model").read_text() == "new" and Path("model").stat().st_mode & 0o777 == 0o600
+    assert Path("model.yml").is_fifo()
+
+
 def test_links_to_another_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "disk").mkdir()
     (folder / "model").symlink_to("disk/model")
