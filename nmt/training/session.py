@@ -33,7 +33,7 @@ from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState, Unit, progress
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
 from nmt.training.update import Group, Grouping
-from nmt.training.validation import Validation
+from nmt.training.validation.validation import Validation, stalled_on
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-mari
 COST_SCALING = "mgraph-cost-scaling"
 CORPUS, VOCABS, DUE = "mgraph-corpus", "mgraph-vocabs", "mgraph-validation-due"
 """Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
+VALIDATORS = ("validator", "validators", "stalled", "stalled_max")
+"""What validation changes in the state before training."""
 COMPILED_AT_ONCE = 2
 """Programs that are compiled ahead at once; XLA keeps about 1.4 cores busy with one."""
 
@@ -90,11 +92,17 @@ class Session:
         if found:
             learned = found.learner if kept else replace(found.learner, cost_scale=None)
             self.learner.restore(learned)
-        self.validation = Validation.from_options(options, model.options, vocabs)
-        if self.validation:
-            self.validation.register(self.state)
-        stalled = self.validation.stalled if self.validation else None
-        self.scheduler = Scheduler(options, self.state, stalled=stalled)
+        self.validation: Validation | None = None
+        """What the first process does, if its options ask for it; the others follow."""
+        with self._processes.in_turn():
+            if self._processes.is_first:
+                self.validation = Validation.from_options(options, model.options, vocabs)
+                if self.validation:
+                    self.validation.register(self.state)
+        self._validates = self._processes.shared(self.validation is not None)
+        for name in VALIDATORS if self._validates else ():
+            setattr(self.state, name, self._processes.shared(getattr(self.state, name)))
+        self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
         sizes = fitting(self.learner, options)
         begun = self.state.batches > 0
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=begun)
@@ -297,30 +305,31 @@ class Session:
 
     def _validate(self, reports: Reports) -> None:
         """Validate; if a stop is requested before the end, leave that to the run that goes on."""
-        if not self.validation:
+        if not self._validates:
             return
         self.scheduler.settle()
-        before = self.validation.stalled(self.state)
+        before = self._stalled(self.state)
         self.state.extra[DUE] = "true"  # until it has ended
-        found = self._processes.shared(
-            None if self._stopped() else self._validators(self.validation, reports)
-        )
+        found = self._processes.shared(None if self._stopped() else self._validators(reports))
         if found is None:
             self._stopped.agree()
             return
         del self.state.extra[DUE]
         self.state.validators.update(found)
-        stalled = self.validation.stalled(self.state)
+        stalled = self._stalled(self.state)
         if stalled > before:
             self.scheduler.new_stalled(stalled)
             self._reset_optimizer()
         self.state.validated = True
 
-    def _validators(self, validation: Validation, reports: Reports) -> dict[str, Any] | None:
+    def _stalled(self, state: TrainingState) -> int:
+        return stalled_on(self.options, state, self.options.valid_metrics)
+
+    def _validators(self, reports: Reports) -> dict[str, Any] | None:
         """The validators' records after a validation by the first process; None if it was stopped."""
         params = self.learner.params(smoothed=True)
         with self._processes.in_turn(self._stopped.wanted) as stopped:
-            if self._processes.is_first:
+            if validation := self.validation:
                 paths = self.options.model, self.options, self.model_options, params
                 saving = partial(save_best, *paths), partial(save_for_script, *paths)
                 try:

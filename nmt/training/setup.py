@@ -40,15 +40,18 @@ from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vo
 logger = logging.getLogger(__name__)
 
 
-def check_training(options: TrainOptions) -> None:
+def check_training(options: TrainOptions, *, validates: bool = True) -> None:
     """Validate the options before training begins, custom fallbacks included.
+
+    validates: whether this process would validate, as the first of several does.
 
     ``OSError`` for a file that cannot be read or written, ``OptionError`` or another ``MGraphError`` for
     invalid values. Reads no text and starts no device.
     """
-    _check(options)
-    for fallback in options.custom_fallbacks:
-        _check(after_divergence(options, fallback))
+    for one in (options, *(after_divergence(options, fallback) for fallback in options.custom_fallbacks)):
+        _check(one)
+        if validates:
+            check_validation(one)
 
 
 def _check(options: TrainOptions) -> None:
@@ -70,7 +73,6 @@ def _check(options: TrainOptions) -> None:
     check_settings(options)
     Scheduler(options, TrainingState(options.learn_rate, loaded=True))  # computes no rate yet
     Grouping(options, lambda: 1.0)
-    check_validation(options)
     check_reports(options)
 
 

@@ -65,8 +65,8 @@ class Trainer:
         from nmt.training.setup import check_training
 
         options = self.options
-        check_training(options)
         launch = launched(options.num_processes, options.process_id)
+        check_training(options, validates=not launch.index)
         with nullcontext() if launch.index else training_lock(options.model):  # the first process writes
             try:
                 self._start(launch)

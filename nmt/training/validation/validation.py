@@ -51,6 +51,13 @@ def is_wanted(options: TrainOptions) -> bool:
     return bool(wanted and period(options.valid_freq, "--valid-freq").n)
 
 
+def stalled_on(options: TrainOptions, state: TrainingState, kinds: Sequence[str]) -> int:
+    """The number of validations in a row without improvement: of the first metric, or the minimum or the
+    maximum over all metrics (``--early-stopping-on``)."""
+    stalled = [Record.of(state.validators[kind]).stalled for kind in kinds]
+    return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[options.early_stopping_on]
+
+
 def check_validation(options: TrainOptions) -> None:
     """Raise the errors of validation that are known without vocabularies: OptionError for invalid options,
     OSError for an unreadable file."""
@@ -197,10 +204,8 @@ class Validation:
         return self.stalled(state)
 
     def stalled(self, state: TrainingState) -> int:
-        """The number of validations in a row without improvement: of the first metric, or the minimum or the
-        maximum over all metrics (``--early-stopping-on``)."""
-        stalled = [Record.of(state.validators[metric.kind]).stalled for metric in self.metrics]
-        return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[self.options.early_stopping_on]
+        """See ``stalled_on``."""
+        return stalled_on(self.options, state, [metric.kind for metric in self.metrics])
 
     def _measure(
         self,

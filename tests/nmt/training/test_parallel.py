@@ -310,6 +310,28 @@ def test_processes_with_other_options_do_not_train(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", [True, False])
+def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first: bool) -> None:
+    """The other has no validation set, or would find none."""
+    name, both = f"validates{first}", cluster()
+    commands = [
+        training(folder, name, *both, "--process-id", str(index), "--after-batches", "4")
+        for index in range(2)
+    ]
+    command = commands[first]
+    at = command.index("--valid-sets") + 1
+    if first:
+        command[at : at + 2] = ["gone.a", "gone.b"]
+    else:
+        del command[at - 1 : at + 2]
+    with started(*((command, {}) for command in commands)) as processes:
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 0, said
+    assert len(lines(folder / f"{name}.log")) == (6 if first else 4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
     """With one device each, two processes share each layer; with two, each has all layers and half of the
