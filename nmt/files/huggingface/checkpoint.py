@@ -179,6 +179,7 @@ def from_huggingface(
     _check_start(config, target, zero_start)
     _check_positions(arrays)
     options = _options(config, source, target, Sizes((0, 0), tied_source, tied_output))
+    _check_layers(arrays, options)
     rows, target_rows = options.dim_vocabs
     params: dict[str, np.ndarray] = {}
     if tied_source:
@@ -271,6 +272,18 @@ def _check_positions(arrays: _Arrays) -> None:
         logger.warning(
             "%s: HuggingFace's positions become Marian's, whose wavelengths differ a little; so do results",
             name,
+        )
+
+
+def _check_layers(arrays: _Arrays, options: ModelOptions) -> None:
+    """``ConversionError`` for arrays of layers that would be left out."""
+    used = {name.huggingface for name in _layers(options)}
+    layers = tuple(f"model.{stack}.layers." for stack in LAYERS)
+    left = sorted(name for name in arrays.found if name.startswith(layers) and name not in used)
+    if left:
+        raise ConversionError(
+            f"config.json: encoder_layers: {options.enc_depth}, decoder_layers: {options.dec_depth}, but the "
+            f"checkpoint has {len(left)} more arrays of layers: {', '.join(left)[:200]}"
         )
 
 

@@ -285,6 +285,10 @@ def test_what_huggingface_cannot_say(old: str, new: str, message: str, tmp_path:
         ({"decoder_attention_heads": 4}, "decoder_attention_heads: expected 2, as in the encoder"),
         ({"encoder_layers": "2"}, "encoder_layers: expected a whole number from 1; got '2'"),
         ({"encoder_layers": 3}, "the checkpoint has no model.encoder.layers.1.self_attn.q_proj.weight"),
+        (
+            {"decoder_layers": 1},
+            r"decoder_layers: 1, but the .* 26 more .*: model.decoder.layers.1.encoder_attn",
+        ),
         ({"vocab_size": 20}, "vocab_size: 20, but the table has 24 rows"),
         ({"decoder_start_token_id": 99}, "decoder_start_token_id: expected an id from 0 to 23, got 99"),
         ({"decoder_start_token_id": 3}, "starts with the row 3"),
