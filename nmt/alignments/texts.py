@@ -20,7 +20,7 @@ Splitter = Callable[[bytes], list[bytes]]
 
 
 class AlignmentError(MGraphError, ValueError):
-    """A line is no alignment, or does not fit its sentences."""
+    """A line is no alignment or no pair of sentences, or does not fit its sentences."""
 
 
 def words(line: bytes) -> list[bytes]:
@@ -42,12 +42,20 @@ def _splitter(vocab: Vocab) -> Splitter:
 
 
 def joint_rows(path: str) -> Iterator[Row]:
-    """The sides of lines ``source ||| target`` (or with a tab between them); of a line without either the
-    target is empty."""
+    """The sides of lines ``source ||| target`` (or with a tab between them), of an empty line two empty ones.
+
+    AlignmentError, with the number of the line, for words without either.
+    """
     with open_input(path) as stream:
-        for line in read_lines(stream):
+        for number, line in enumerate(read_lines(stream), 1):
             between = _BETWEEN.search(line)
-            yield (line[: between.start()], line[between.end() :]) if between else (line, b"")
+            if between:
+                yield line[: between.start()], line[between.end() :]
+            elif words(line):
+                shown = line[:80].decode("utf-8", "replace")
+                raise AlignmentError(f"{path}: line {number}: expected 'source ||| target', got '{shown}'")
+            else:
+                yield b"", b""
 
 
 def split_rows(rows: Iterable[Row], vocabs: Sequence[str]) -> Iterator[tuple[list[bytes], list[bytes]]]:

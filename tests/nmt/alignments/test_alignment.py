@@ -170,7 +170,7 @@ def test_heuristics_by_hand() -> None:
 
 def test_the_command_prints_a_line_for_each_line(tmp_path, capfd) -> None:
     joint = tmp_path / "joint"
-    joint.write_bytes(b"a b ||| x y\n\nb\ty\nno target\n ||| y\na b c|||d ||| x y z ||| z\r\n")
+    joint.write_bytes(b"a b ||| x y\n\nb\ty\nno target |||\n ||| y\na b c|||d ||| x y z ||| z\r\n")
     assert main(["align", "-i", str(joint), "-c", "forward", "-I", "3"]) == 0
     out, err = capfd.readouterr()
     assert out.count("\n") == 6 and out.splitlines()[1:5] == ["", "0-0", "", ""]
@@ -178,6 +178,14 @@ def test_the_command_prints_a_line_for_each_line(tmp_path, capfd) -> None:
     texts = str(REFERENCES / "text.en"), str(REFERENCES / "text.de")
     assert main(["align", "-t", *texts, "-o", str(tmp_path / "links"), "--quiet"]) == 0
     assert (tmp_path / "links").read_text().splitlines() == reference("grow-diag-final-and")
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path, capfd) -> None:
+    joint = tmp_path / "joint"
+    joint.write_text("a ||| x\n\nno target\n")
+    assert main(["align", "-i", str(joint)]) == 1
+    out, err = capfd.readouterr()
+    assert not out and f"{joint}: line 3: expected 'source ||| target', got 'no target'" in err
 
 
 def test_the_command_splits_by_vocabularies(tmp_path, capfd) -> None:
