@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -89,4 +91,6 @@ def _instead_of_words(argument: inspect.Parameter) -> str:
 
 
 def _public(module: Any) -> dict[str, Callable[..., Any]]:
-    return {name: f for name, f in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}
+    """Its functions, and those of which some arguments are given, such as ``optax.nadam``."""
+    found = inspect.getmembers(module, lambda x: isinstance(x, (FunctionType, partial)))
+    return {name: function for name, function in found if name[0] != "_"}

@@ -72,7 +72,7 @@ def of_ours(name: str, rates: Any) -> tuple[dict[str, Any], Any]:
     return params, state
 
 
-FAST = ("adafactor", "adamw", "lion", "rmsprop")
+FAST = ("adafactor", "adamw", "lion", "nadam", "rmsprop")
 WORKING = sorted(optimizers().keys() - REFUSED.keys())
 
 
@@ -91,7 +91,7 @@ def test_updates_are_those_of_a_loop_of_optax(name: str) -> None:
 
 
 def test_what_cannot_be() -> None:
-    assert optimizers().keys() >= REFUSED.keys() | NEED_COSTS | ARGUMENTS.keys()
+    assert optimizers().keys() >= REFUSED.keys() | NEED_COSTS | ARGUMENTS.keys() | {"nadam", "nadamw"}
     for name, message in REFUSED.items():
         with pytest.raises(ArgumentError, match=message):
             Optax(name, 0.1)
