@@ -17,7 +17,7 @@ import pytest
 from nmt.settings import TRAIN
 from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
-from nmt.text.parallel import CorpusError
+from nmt.text.parallel import CorpusError, Fields
 from nmt.text.sentences import REASONS, Sentence, SentenceReader
 from nmt.text.sharing import reading
 from nmt.text.sharing.reading import Share, from_numbers, to_numbers
@@ -134,6 +134,28 @@ def test_an_error_in_the_text_is_raised_in_each(vocab: Vocab, tmp_path: Path) ->
 
     one, other = in_each(2, fails, vocab, train_sets=sets, max_length=2)
     assert one == other and one.startswith("nothing to train on: 3 of 3 lines left out")
+
+
+@pytest.mark.parametrize("lines", [100, 99, 50, 0, 101], ids=lambda lines: f"{lines} of 100")
+def test_other_lines_in_one_process_are_an_error_in_each(lines: int, vocab: Vocab, tmp_path: Path) -> None:
+    """As of streams; 50 lines are exchanged at once. As many may be others."""
+    text = [b"one two %d" % (number % 7) for number in range(101)]
+
+    def rows(share: Share) -> str:
+        values = TRAIN.from_python(GIVEN)
+        reader = SentenceReader(values, [vocab] * 2, Fields.from_options(values, 2), SEED)
+        own = text[:lines] if share.index == 2 else text[:100]
+        if share.index == 2 and lines > 70:
+            own[70] = b"two one 0"
+        with pytest.raises(CorpusError) as error:
+            list(share.all(share.own(reader, enumerate((line, line) for line in own), 1)))
+        return str(error.value)
+
+    with ThreadPoolExecutor(3) as pool:
+        one, *others = pool.map(rows, together(3))
+    assert others == [one] * 2
+    assert one.startswith("process 2 read other lines than the first one")
+    assert (" (0, the first one 50): " in one) == (lines in (0, 50))
 
 
 def test_batches_end_when_they_are_asked_to(vocab: Vocab) -> None:
