@@ -17,6 +17,7 @@ from nmt.distillation.report import measured, write_report
 from nmt.distillation.stages import Stages, StoppedError
 from nmt.distillation.student import training_options, tuning_options
 from nmt.distillation.teaching import translate, write_corpus
+from nmt.files.new_folder import new_folder
 from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import check_samples
 from nmt.search.translator import Translator
@@ -26,6 +27,7 @@ from nmt.settings.config import options_from
 from nmt.settings.distillation import DistillOptions, Teacher
 from nmt.settings.option import options_of
 from nmt.settings.sections import Devices
+from nmt.text.lines import is_stream, open_input, read_lines
 from nmt.text.parallel import read_rows
 from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.training.setup import check_training
@@ -86,8 +88,8 @@ class Distillation:
     def run(self) -> str:
         """Do what has not been done yet; returns the report as text."""
         options = self.options
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._check_training()
+        with new_folder(self.folder):
+            self._check_training()
         stages = Stages(self.folder, USES, _decisive(options), self._inputs())
         compilation_cache.use(options.compilation_cache)
         devices.start_all(options.cpu_threads, options.devices)
@@ -144,6 +146,10 @@ class Distillation:
             require_readable(f"--{name}", getattr(options, name))
         for name in ("input", "references", "student"):
             require_readable(f"--{name}", [getattr(options, name)])
+        if not is_stream(options.input):
+            with open_input(options.input) as text:
+                if not any(map(bytes.strip, read_lines(text))):
+                    raise OptionError(f"--input: no words in {options.input}")
         require_folder("--output", options.output)
 
     def _check_training(self) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 
 from mgraph import ArgumentError, Node, Type
 from mgraph.bridges.onnx import check_onnx, distinct_primes, export_onnx, extra
+from nmt.files.new_folder import new_folder
 from nmt.models import Model, Source
 from nmt.models.functions import sentence_inputs, state_inputs
 
@@ -58,7 +57,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     needed = axes if _has(start, axes[PLACES]) else {k: v for k, v in axes.items() if k != PLACES}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
     inputs = [node for sentence in sentences for node in sentence]
-    with _new_folder(path):
+    with new_folder(path):
         export_onnx(graph, outputs, inputs, path / ENCODER, opset=opset, axes=needed)
         _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
 
@@ -68,21 +67,6 @@ def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
     if beam < 1:
         raise ArgumentError(f"expected a beam of at least 1, got {beam}")
     check_onnx(opset)
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[None]:
-    """Create a folder for the block, and remove it again if the block fails and the folder was new."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if missing:
-            shutil.rmtree(path)
-        for folder in missing[1:]:
-            folder.rmdir()
-        raise
 
 
 def _source_names(sources: int) -> list[str]:

@@ -222,6 +222,7 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
     [
         ([], "--models: at least one model is needed"),
         (["-m", MODEL, "-v", VOCAB, VOCAB], "--input: the text for the teacher is needed"),
+        ([*ENOUGH[:5], "-i", "none", *ENOUGH[7:]], "--input: no words in none"),
         ([*ENOUGH[:7]], "--valid-sets: 2 files, one for each vocabulary, are needed, got 0"),
         ([*ENOUGH, "--choose", "chrf"], "--choose chrf needs --references"),
         ([*ENOUGH, "-r", "text"], "--references need --choose"),
@@ -245,7 +246,7 @@ def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -
     Path("wrong.yml").write_text("dim-embs: 3\n")
     assert main(["distill", *words]) != 0
     assert message in capfd.readouterr().err
-    assert not Path("student", RECORD).exists()
+    assert not Path("student").exists()
 
 
 def test_unknown_arguments_are_named() -> None:
