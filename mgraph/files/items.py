@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ModelFileError
 from .archive import MAX_NAME_BYTES, Member, ZipArchive
+from .paths import is_special
 
 SPECIAL = "special:"
 """How the names of items begin that are no parameters."""
@@ -138,6 +139,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     they are. What is no file, such as a pipe or a device, is written itself. An ``OSError`` names ``path``.
     """
     target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
     try:
@@ -158,13 +161,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     sync_folder(folder)
-
-
-def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether ``path`` is there and is no file that could be replaced; ``IsADirectoryError`` for a folder."""
-    if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def keep_mode(old: str, new: str) -> None:

@@ -1,4 +1,4 @@
-"""Names of files, as a caller gives them."""
+"""Names of files, as a caller gives them, and what is there."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def path_text(path: str | os.PathLike[str]) -> str:
     if b"\0" in encoded:
         raise ArgumentError(f"expected text without a NUL character, got {text!r}")
     return text
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether ``path`` is there and neither a file nor a folder, but a pipe or a device."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from mgraph.errors import ArgumentError
 from mgraph.files.archive import expansion_limit
-from mgraph.files.paths import path_text
+from mgraph.files.paths import is_special, path_text
 
 MAX_LINE_BYTES = 1 << 24
 """In compressed text."""
@@ -66,8 +66,7 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
 
 def is_stream(path: str) -> bool:
     """Whether ``path`` is standard input or a pipe, which can be read only once."""
-    special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-    return path in STANDARD_INPUT or special
+    return path in STANDARD_INPUT or is_special(path)
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mgraph.errors import ModelFileError
-from mgraph.files.items import is_special, keep_mode, replacing, sync_folder
+from mgraph.files.items import keep_mode, replacing, sync_folder
 from mgraph.files.parameter_files import Path
+from mgraph.files.paths import is_special
 
 GROWING, WRITTEN = ".growing", ".written"
 """Name extensions of the folder of a set while it is written, and once it is complete."""
