@@ -101,8 +101,8 @@ class Moments:
             missing = [name for name in self._names if name not in rows]
             moments = {name: rows[name] for name in self._names if name in rows}
         else:
-            moments = self._of_optax(items, state.params, path)
-            missing = [] if moments else [self.optimizer]
+            found = self._of_optax(items, state.params, path)
+            missing, moments = ([self.optimizer], {}) if found is None else ([], found)
         if missing:
             logger.warning("%s: no %s: the moments of %s are new", path, ", ".join(missing), self.optimizer)
         else:
@@ -115,14 +115,16 @@ class Moments:
         state.errors = rows.get(ERRORS)
         return state
 
-    def _of_optax(self, items: Mapping[str, np.ndarray], params: Tensors, path: str) -> dict[str, Tensors]:
-        """The moments of an optimizer of optax; none if the file is another optimizer's."""
+    def _of_optax(
+        self, items: Mapping[str, np.ndarray], params: Tensors, path: str
+    ) -> dict[str, Tensors] | None:
+        """The moments of an optimizer of optax; None if it has some, and the file is another optimizer's."""
         begin = f"{self.optimizer}."
         found = {name: array for name, array in items.items() if name.startswith(begin)}
-        if not found:
-            return {}
         expected = jax.eval_shape(self._init, params).moments
         wanted = _by_item(expected)
+        if wanted and not found:
+            return None
         different = sorted(wanted.keys() ^ found.keys())
         if different:
             there, other = ("no", "has") if different[0] in wanted else ("an", "has not")

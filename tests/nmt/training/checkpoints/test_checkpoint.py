@@ -206,6 +206,11 @@ def test_another_optimizer_of_optax_begins_anew(folder: Path, caplog: pytest.Log
         chex.assert_trees_all_equal(anew.learner.params, found.learner.params, strict=True)
 
 
+def test_an_optimizer_without_a_state_lacks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    _, found = loaded(DATA / "lm-adam", optimizer="optax.sgd", optimizer_params=())
+    assert not caplog.records and found.learner.moments == {} and found.learner.steps == 3
+
+
 def test_a_state_of_optax_must_fit(folder: Path) -> None:
     saved_by_adamw(folder)
     path = folder / "model.npz.optimizer.npz"
