@@ -33,9 +33,12 @@ def programs_of_a_file() -> Iterator[None]:
     jax.clear_caches()
 
 
-@pytest.fixture
-def quick_compilation() -> Iterator[None]:
-    """For tiny programs: what compiling them well takes is more than what it saves."""
+@pytest.fixture(autouse=True)
+def _quick_compilation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most programs are tiny and run once or twice: compiling them well takes longer than it saves."""
+    if request.node.get_closest_marker("optimized"):
+        yield
+        return
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield

@@ -92,7 +92,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 @pytest.mark.parametrize(
     "name", ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("student", "s2s"))]
 )
-def test_made_models_copy(name: str, tmp_path: Path, quick_compilation: None) -> None:
+def test_made_models_copy(name: str, tmp_path: Path) -> None:
     vocab, model, shortlist = tmp_path / "vocab.yml", tmp_path / "model.npz", tmp_path / "lex.bin"
     write_vocab(vocab, WORDS)
     write_shortlist(shortlist, WORDS)
@@ -131,7 +131,7 @@ def test_the_models_have_the_sizes_that_they_should(tmp_path: Path, monkeypatch:
     assert int8_file(Path(plain.files["float32"]), tmp_path / "student") == again.files["int8"]
 
 
-def test_a_process_translates_again_and_again(task: Task, quick_compilation: None) -> None:
+def test_a_process_translates_again_and_again(task: Task) -> None:
     child = Translating({**task.options("float32"), "compilation_cache": "none"})
     details: dict[str, Any] = {"beam": 1, "normalize": 0.0}
     first, second = (child.decode(task.lines, batch=2, **details) for _ in range(2))
@@ -142,9 +142,7 @@ def test_a_process_translates_again_and_again(task: Task, quick_compilation: Non
     assert len(found["seconds"]) == 3 and found["programs"] == 0
 
 
-def test_with_batches_of_1_nobody_else_is_searched(
-    task: Task, monkeypatch: pytest.MonkeyPatch, quick_compilation: None
-) -> None:
+def test_with_batches_of_1_nobody_else_is_searched(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     translate = Translator.translate
 

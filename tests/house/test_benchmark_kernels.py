@@ -15,6 +15,8 @@ from benchmarks.measuring.kernels import PRODUCTS, dump_to
 from benchmarks.training.text import write_text
 from tests.helpers.places import ROOT
 
+pytestmark = pytest.mark.optimized
+
 OPTIONS = {
     "type": "transformer",
     "dim_emb": 32,

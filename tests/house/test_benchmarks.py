@@ -118,7 +118,7 @@ def test_the_log_of_marian() -> None:
 
 
 @pytest.mark.parametrize("trainer", ["mgraph", pytest.param("plain JAX", marks=pytest.mark.slow)])
-def test_updates_are_timed(trainer: str, tmp_path: Path, quick_compilation: None) -> None:
+def test_updates_are_timed(trainer: str, tmp_path: Path) -> None:
     texts, vocabs = write_text(tmp_path, pairs=20)
     assert len(load_vocab(vocabs[0])) == 2002
     options = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from nmt.settings import DECODE, SCORE
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
@@ -14,7 +12,6 @@ PAGE = (ROOT / "docs" / "decoding.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order() -> None:
     expected = ["[(3, 'vier'), (4, 'fünf')]", "['einhunderteins']", "sechs True", "eins zwei"]
     assert check_blocks(BLOCKS, "decoding.md") == expected

@@ -15,7 +15,6 @@ PAGE = (ROOT / "docs" / "evaluation.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")  # all that they may need of the sources
     monkeypatch.chdir(tmp_path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from mgraph.gradcheck.report import TOLERANCES
 from nmt.commands.gradcheck import COMMAND
 from tests.helpers.pages import check_blocks
@@ -17,7 +15,6 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SHOWN = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order_and_print_what_the_page_shows() -> None:
     assert len(BLOCKS) >= 6 and len(SHOWN) >= 5
     assert check_blocks(BLOCKS, "gradients.md", SHOWN) == ["True", "True", "ok", "True"]

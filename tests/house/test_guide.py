@@ -24,7 +24,6 @@ PAGES = {
 """How many printed lines each page promises, at least."""
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_run_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

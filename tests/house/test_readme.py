@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
 
+pytestmark = pytest.mark.optimized
+
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 

@@ -19,6 +19,8 @@ from benchmarks.scaling.tables import BIG, page_tables
 from tests.helpers import exchanges
 from tests.helpers.places import ROOT
 
+pytestmark = pytest.mark.optimized
+
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 COST_AND_LABELS = 8
 TEXT = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from nmt.settings.serving import SERVER, Serving
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
@@ -15,7 +13,6 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NUMBERS = {"1000": "max_connections", "10,000": "max_waiting_lines", "600 seconds": "message_timeout"}
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order() -> None:
     assert check_blocks(BLOCKS, "server.md") == ["['sechs', 'einhunderteins']", "True"]
 

@@ -17,7 +17,6 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ENOUGH = ["--train-sets", "a", "b", "--vocabs", "a.yml", "b.yml"]
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert check_blocks(BLOCKS, "training.md") == ["Model(s2s, 40 parameters, 20,104 numbers)"]

@@ -241,7 +241,6 @@ LONG = {(name, "model function") for name in TRANSFORMATIONS if name not in ("ji
         for pair in itertools.product(TRANSFORMATIONS, KINDS)
     ],
 )
-@pytest.mark.usefixtures("quick_compilation")
 def test_works_under(transformation: str, kind: str) -> None:
     TRANSFORMATIONS[transformation](kind)
 

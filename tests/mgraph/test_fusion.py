@@ -17,6 +17,8 @@ from mgraph.ops.arithmetic import PlusNodeOp
 from mgraph.ops.norm import NormalizationNodeOp
 from tests.helpers.leaves import param, value
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.mark.parametrize(
     ("build", "kernels"),

@@ -230,7 +230,6 @@ def test_attention_is_one_call_forwards_and_one_backwards(
     assert not any(name in texts["tpu"] for name in KERNELS)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_the_search_of_a_translator(run_here: Recorded) -> None:
     folder = numbers.model_dir()
     vocab = str(folder / "vocab.spm")

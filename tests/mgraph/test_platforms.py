@@ -22,6 +22,8 @@ from mgraph.platforms import OVERRIDE, WRONG_JAXLIB, check_jaxlib, compiler_wish
 from mgraph.running import programs
 from mgraph.running.memory import MemoryUse
 
+pytestmark = pytest.mark.optimized
+
 
 def step(x: Any) -> Any:
     """A value that is kept apart, read by two."""

@@ -29,8 +29,6 @@ NUMBERS = str(SHIPPED / "model.npz")
 
 Run = Callable[..., bytes]
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def model(name: str) -> str:
     return str(FOLDER / f"{name}.npz")

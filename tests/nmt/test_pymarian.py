@@ -22,9 +22,7 @@ Script = Callable[..., None]
 
 
 @pytest.fixture
-def agrees(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quick_compilation: None
-) -> Script:
+def agrees(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Script:
     """Run a script with the other import, and compare its output with that of the bindings."""
 
     def run(name: str, *words: str) -> None:
@@ -66,7 +64,7 @@ def test_embedding(agrees: Script, tmp_path: Path) -> None:
     agrees("embed", MODEL, VOCAB, str(METRICS / "source.txt"), str(tmp_path / "vectors.txt"))
 
 
-def test_rows_and_help(capsys: pytest.CaptureFixture[str], quick_compilation: None) -> None:
+def test_rows_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     evaluator = Evaluator(f"-m {METRICS}/comet-qe.npz -v {VOCAB} {VOCAB} --like comet-qe --quiet")
     (found,) = evaluator.run([["three", "drei"]])
     assert found == pytest.approx([0.112857, 0.231031], abs=5e-6)

@@ -17,8 +17,6 @@ import mgraph
 from mgraph import ExpressionGraph, inits
 from mgraph.bridges import BridgeError, UnsupportedPrimitiveError, from_jax
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 Function = Callable[..., Any]
 
 

@@ -34,8 +34,6 @@ from mgraph import (
 )
 from mgraph.gradcheck import check_layers, check_loss, write_page
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 Params = dict[str, np.ndarray]
 Activation = Callable[[Node], Node]
 

@@ -23,8 +23,6 @@ from mgraph import (
 )
 from tests.helpers.ruled import right_vjp, with_vjp, wrong_vjp
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 X = np.array([0.3, -0.7, 1.2], np.float32)
 
 

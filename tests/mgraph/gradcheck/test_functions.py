@@ -21,8 +21,6 @@ from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
 from tests.helpers.ruled import right_jvp, right_vjp, with_jvp, with_vjp, wrong_jvp, wrong_vjp
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 X = np.array([0.3, -0.7, 1.2], np.float32)
 
 

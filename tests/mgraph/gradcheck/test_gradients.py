@@ -30,7 +30,6 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_gradient(operator: type[NaryNodeOp]) -> None:
     row = check_operator(operator)

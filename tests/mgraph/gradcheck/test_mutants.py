@@ -19,8 +19,6 @@ from mgraph.gradcheck.survey import check_operator, own_operators
 from nmt.cli import main
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 TRIAL = "tests.mgraph.gradcheck.test_mutants"
 
 

@@ -48,8 +48,6 @@ WITNESSES: dict[type[NaryNodeOp], set[str]] = {
 """The witnesses that catch a mistake in float64, or, of ``Sinc``, take JAX's mistake for the rule's."""
 FLOAT64_IS_RIGHT = (SteepSigmoid, Scaled)
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize("operator", WITNESSES, ids=lambda c: c.__name__)
 def test_a_mistake_is_caught_where_it_shows(

@@ -6,15 +6,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 import mgraph
 from mgraph import NaryNodeOp, check_gradients
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 BINARY = (
     lambda x, y: x + y,

@@ -27,8 +27,6 @@ from mgraph.gradcheck.survey import check_operator
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 class Stretched(NaryNodeOp):
     """sin(a) * b, where b is stretched to the rows of a; takes the first row for their sum."""

@@ -15,8 +15,6 @@ from mgraph.gradcheck.report import GradientReport
 from mgraph.gradcheck.witnesses.problem import Problem
 from tests.helpers.fresh import python
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def seen(report: GradientReport) -> set[str]:
     """The witnesses that say a gradient is wrong."""

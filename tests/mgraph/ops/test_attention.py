@@ -22,8 +22,6 @@ from mgraph.platforms import flash_attention
 from mgraph.rules import evaluate
 from tests.helpers.leaves import constant, drawn, param
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 QUERY, KEYS, VALUES = (2, 2, 4, 8), (2, 2, 6, 8), (2, 2, 6, 8)
 KEPT = np.float32([[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0]])[:, None, None]
 

@@ -17,6 +17,8 @@ import mgraph
 from mgraph import ExpressionGraph, ShapeError, inits
 from tests.helpers.leaves import constant, param, value
 
+pytestmark = pytest.mark.optimized
+
 NAN, INF = math.nan, math.inf
 
 PARAMETERS: dict[str, Any] = {

@@ -7,10 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, Node, inits
 from tests.helpers.places import DATA
+
+pytestmark = pytest.mark.optimized
 
 RECORDS = json.loads((DATA / "golden/operators.json").read_text())
 WRONG_IN_MARIAN = [record for record in RECORDS if "wrong_gradients" in record]

@@ -13,6 +13,8 @@ from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError,
 from mgraph.ops.shape import SliceViewNodeOp
 from tests.helpers.leaves import constant, drawn, gradient, param, value
 
+pytestmark = pytest.mark.optimized
+
 # ---------------------------------------------------------------- matrices large enough to be copied
 
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, ShapeError, inits
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def nodes(
     graph: ExpressionGraph, rows: int, classes: int, *, trans_b: bool = False, biased: bool = True

@@ -20,6 +20,8 @@ from mgraph import ExpressionGraph, Node, Slice, Type, inits
 from tests.helpers import definitions
 from tests.helpers.leaves import constant, gradient, param, value
 
+pytestmark = pytest.mark.optimized
+
 # Allowed errors, in units of the last place of the largest number of a row.
 UNITS = {"float32": 32, "float16": 1.5, "bfloat16": 1.5}
 TYPES = tuple(UNITS)

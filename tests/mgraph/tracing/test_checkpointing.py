@@ -11,6 +11,8 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, inits
 from mgraph.tracing.checkpointing import placed
 
+pytestmark = pytest.mark.optimized
+
 LAYERS, ROWS, WIDTH = 12, 256, 64
 
 

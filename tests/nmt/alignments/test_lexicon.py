@@ -77,7 +77,6 @@ def test_the_command_makes_all_tables(tmp_path: Path, monkeypatch: pytest.Monkey
     assert Path("t2s.gz").stat().st_size > 100
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_a_shortlist_made_from_raw_text_decodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
 ) -> None:

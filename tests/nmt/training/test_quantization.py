@@ -35,9 +35,7 @@ def off_the_grid(values: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-def test_a_student_fine_tuned_for_int8_loses_nothing_in_a_file_of_int8(
-    tmp_path: Path, quick_compilation: None
-) -> None:
+def test_a_student_fine_tuned_for_int8_loses_nothing_in_a_file_of_int8(tmp_path: Path) -> None:
     parent, model = tmp_path / "parent.npz", tmp_path / "model.npz"
     small_trainer(**STUDENT, model=parent, after_batches=1).train()
     tuned = {"model": model, "pretrained_model": str(parent), "quantize_bits": 8, "after_batches": 2}
