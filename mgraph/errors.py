@@ -58,6 +58,12 @@ class WordVectorsError(MGraphError, ValueError):
     """A file of word vectors is not in word2vec's text format, or does not match the model."""
 
 
+def told(error: BaseException) -> str:
+    """An exception in one line: with its kind, unless it is one of mgraph's own."""
+    kind = "" if isinstance(error, MGraphError) else f"{type(error).__name__}: "
+    return f"{kind}{first_line(error)}"
+
+
 def first_line(error: BaseException) -> str:
     """Of what an exception says; other libraries go on over many lines."""
     return str(error).strip().partition("\n")[0]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..cases import Case, check_declared
-from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, first_line
+from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
@@ -34,6 +34,14 @@ COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""
 QUICK_CASES = 2
 """Cases of an operator that a quick check takes at most."""
+_ASKED = {
+    "second_order": "second",
+    "transformed": "vmap, scan, remat, frozen",
+    "cotangents": "zero, one-hot, missing",
+    "repeated": "repeat",
+    "compiled": "jit",
+}
+"""The witnesses that questions after the first are to, as reports name them."""
 
 Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Any]
 
@@ -163,7 +171,8 @@ def _check_cases(target: Callable[..., Node], cases: Sequence[Case], settings: _
     )
     if settings.thorough and isinstance(target, type):
         checks += tuple(convention_checks(target))
-    return GradientReport(title_of(target), checks, reports[0].note)
+    notes = dict.fromkeys(report.note for report in reports if report.note)
+    return GradientReport(title_of(target), checks, "; ".join(notes))
 
 
 def _is_of_arrays(target: Any, args: Sequence[Any], argnums: Any, only: Any) -> bool:
@@ -230,7 +239,6 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
     straight = sorted({n.type for n in below if n.surrogate_ops is not None})
     notes = [f"not derivatives by design: {', '.join(by_design)}"] if by_design else []
     notes += [f"straight through, as derivatives of surrogates: {', '.join(straight)}"] if straight else []
-    note = "; ".join(notes)
     with jax.enable_x64(True):
         leaves = [wide(n.leaf_value()) for n in nodes]
         recorded = excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed
@@ -240,7 +248,8 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings, way_out)
         unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
-    return GradientReport(title, tuple(replace(c, problem=c.problem or unknown) for c in checks), note)
+    checks = tuple(replace(c, problem=c.problem or unknown) for c in checks)
+    return GradientReport(title, checks, "; ".join([*notes, *problem.notes]))
 
 
 def _failure(numbers: Callable[[], None]) -> str:
@@ -248,7 +257,7 @@ def _failure(numbers: Callable[[], None]) -> str:
     try:
         numbers()
     except Exception as e:  # the user's rule may raise anything
-        return _reason("numbers", e)
+        return told(e)
     return ""
 
 
@@ -275,7 +284,8 @@ def _checks(
         try:
             answers = question(settings.rule_set)
         except Exception as e:  # the user's rule may raise anything
-            problems.append(_reason(question.__name__, e))
+            asked = _ASKED.get(question.__name__)
+            problems.append(f"{asked}: {told(e)}" if asked and not isinstance(e, MGraphError) else told(e))
             if question == problem.first_order:
                 break  # the others go by what it found
             continue
@@ -312,9 +322,3 @@ def _check_of(
         tuple(kink for a in answers for kink in a.kinks),
         next((a.taylor for a in answers if a.taylor), None),
     )
-
-
-def _reason(question: str, e: Exception) -> str:
-    """Why a witness failed; the engine's own messages need no prefix."""
-    first = first_line(e)
-    return first if isinstance(e, MGraphError) else f"{question}: {type(e).__name__}: {first}"

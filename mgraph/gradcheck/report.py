@@ -279,11 +279,11 @@ def finite(value: Any) -> Any:
 
 
 def verdict(problem: str, objections: Iterable[str], finding: Finding | None = None) -> str:
-    """``ok``, the problem, or which witnesses say that the rule is wrong."""
+    """``ok``, which witnesses say that the rule is wrong, and the problem."""
     wrong = [witness for witness in objections if witness != "repeat"]
     found = [f"WRONG: {', '.join(wrong)}{f' ({finding})' if finding else ''}"] if wrong else []
     found += ["NOT REPEATABLE"] if "repeat" in objections else []
-    return problem or "; ".join(found) or "ok"
+    return "; ".join([*found, *([problem] if problem else [])]) or "ok"
 
 
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:

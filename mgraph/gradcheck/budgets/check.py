@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...cases import Case
-from ...errors import ArgumentError, MGraphError, first_line
+from ...errors import ArgumentError, told
 from ...platforms import as_wished
 from ...specs import is_real
 from ...types import as_type
@@ -100,14 +100,8 @@ def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: 
     try:
         trials = [_Trial(cls, case, element_types, seed, compiler) for case in cls.cases]
     except Exception as e:  # a user's operator may raise anything
-        return iter([Budget(cls.__name__, problem=_reason(e))])
+        return iter([Budget(cls.__name__, problem=told(e))])
     return _budgets(trials, element_types)
-
-
-def _reason(e: Exception) -> str:
-    """The first line of an error; the engine's own need no name."""
-    first = first_line(e)
-    return first if isinstance(e, MGraphError) else f"{type(e).__name__}: {first}"
 
 
 def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator[Budget]:
@@ -119,7 +113,7 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
             try:
                 results = list(trial.results(element_type))
             except Exception as e:  # so may its programs, and compilers lack something
-                yield Budget(name, element_type, problem=f"{element_type}, {trial.case}: {_reason(e)}")
+                yield Budget(name, element_type, problem=f"{element_type}, {trial.case}: {told(e)}")
                 continue
             for result in results:
                 found.setdefault(result.quantity, []).append(result)

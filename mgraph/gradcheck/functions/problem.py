@@ -34,16 +34,13 @@ class FunctionProblem(Problem):
     """A JAX function at a point. Witnesses that it does not have are left out, and ``notes`` say why."""
 
     def __init__(self, traced: TracedFunction, seed: int) -> None:
-        self.traced, self.notes = traced, list[str]()
-        rounding = traced.rounding
+        self.traced, rounding = traced, traced.rounding
+        self.extrapolates, self.no_jax = rounding.is_wide, traced.no_jax
+        super().__init__(self._either, traced.point, seed)
         if not rounding.is_wide:
-            self.notes.append(
+            self.note(
                 f"computed in {rounding.type}: limits are those of {rounding.type}, {rounding.exact:.0e}"
             )
-        self.extrapolates = rounding.is_wide
-        self._no_jax = traced.no_jax
-        """Why JAX's own derivative is no witness, empty if it is one."""
-        super().__init__(self._either, traced.point, seed)
         draws = np.random.default_rng((seed, 2))
         self._tangents = [_random_like(p, draws) for p in self.point]
         self._adjoints = [_random_like(v, draws) for v in jax.eval_shape(self.traced.by_rule, self.point)]
@@ -55,12 +52,12 @@ class FunctionProblem(Problem):
         with np.errstate(all="ignore"):
             lost = self._lost_at_the_point()
             modes = [self._modes(i) for i in range(len(self.point))]
-        self._no_jax = self.traced.no_jax or lost
+        self.no_jax = self.traced.no_jax or lost
         if self.traced.no_reverse:
-            self._note(f"forward mode only: {self.traced.no_reverse}")
+            self.note(f"forward mode only: {self.traced.no_reverse}")
             return [self._told(i, Answer(mode)) for i, mode in enumerate(modes)]
-        if self._no_jax and self.traced.rules:
-            self._note(f"not held against JAX's own derivative: {self._no_jax}")
+        if self.no_jax and self.traced.rules:
+            self.note(f"not held against JAX's own derivative: {self.no_jax}")
         answers = [
             replace(answer, differences={**answer.differences, **mode})
             for answer, mode in zip(super().first_order(rule_set), modes, strict=True)
@@ -74,11 +71,6 @@ class FunctionProblem(Problem):
 
     def second_order(self, rule_set: str) -> list[Answer]:
         """Differences of second derivatives, where rule and function have them."""
-        if self.traced.no_reverse or self._no_jax:
-            return self._nothing()
-        if self.traced.no_second:
-            self._note(f"no second derivatives: {self.traced.no_second}")
-            return self._nothing()
         return self._asked(super().second_order, rule_set)
 
     def transformed(self, rule_set: str) -> list[Answer]:
@@ -107,7 +99,7 @@ class FunctionProblem(Problem):
 
     def _heard(self, answer: Answer, silent: Sequence[str] = ()) -> Answer:
         """An answer without the witnesses that cannot judge, with limits that rounding allows."""
-        silent = [*silent, *(("jax", "one-hot", "missing") if self._no_jax else ())]
+        silent = [*silent, *(("jax",) if self.no_jax else ())]
         differences = {w: d for w, d in answer.differences.items() if w not in silent}
         return self.traced.rounding.allows(replace(answer, differences=differences))
 
@@ -122,23 +114,19 @@ class FunctionProblem(Problem):
         blur = rounding.blur(magnitude, self._step(i), self._steepness(i))
         if blur <= _SEEN:
             return rounding.allows(replace(answer, allowed={"differences": blur}))
-        self._note(f"differences by {self.traced.arguments.names[i]} drown in rounding")
+        self.note(f"differences by {self.traced.arguments.names[i]} drown in rounding")
         differences = {w: d for w, d in answer.differences.items() if w != "differences"}
         return rounding.allows(replace(answer, differences=differences))
 
     def _nothing(self) -> list[Answer]:
         return [Answer({}) for _ in self.point]
 
-    def _note(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
-
     # -- the function
 
     def _either(self, point: Point, rule_set: str, frozen: int | None) -> list[jax.Array]:
         """The outputs with the rules, or for JAX's own derivative, where it is a witness, without."""
         point = [jax.lax.stop_gradient(p) if i == frozen else p for i, p in enumerate(point)]
-        without = rule_set == "jax" and not self._no_jax
+        without = rule_set == "jax" and not self.no_jax
         return self.traced.by_jax(point) if without else self.traced.by_rule(point)
 
     # -- values and both modes

@@ -194,12 +194,6 @@ class TracedFunction:
         return self._failure(lambda point: jax.jvp(self.by_jax, (point,), (point,)))
 
     @cached_property
-    def no_second(self) -> str:
-        """Why the gradient has no derivative."""
-        gradient = jax.grad(self._sum(self.by_rule))
-        return self._failure(jax.grad(lambda point: sum(jnp.sum(g) for g in gradient(point))))
-
-    @cached_property
     def rounding(self) -> Rounding:
         """The coarsest type in which the function or its gradient is computed."""
         mode: Any = jax.grad(self._sum(self.by_rule))

@@ -140,6 +140,10 @@ class FirstDerivatives(RecordedExample):
             )
         }
 
+    def has_jax(self, example: Example) -> bool:
+        """Whether JAX can differentiate the forward by itself."""
+        return not self.problem(example).without_jax(self._rule_set)
+
     @cached_property
     def _compiled(self) -> Callable[..., Any]:
         def loss(point: Point, adjoint: Sequence[jax.Array], rule_set: str) -> jax.Array:

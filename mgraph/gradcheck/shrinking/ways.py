@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from ...errors import GradientError, first_line
+from ...errors import told
 from ...specs import is_real
 from ..example import Example
 from ..report import TOLERANCES
@@ -101,7 +101,9 @@ class Question:
             try:
                 found = self._found(derivatives, example)
             except Exception as e:  # and so may its rule
-                problem = _reason(self.name, e)
+                if not derivatives.has_jax(example):
+                    return []  # what is shown of a failure is beside JAX's own derivative
+                problem = told(e)
                 return [Way(self.name, child, problem=problem) for child in derivatives.children]
         return [way for way in found if way.differences]
 
@@ -130,9 +132,3 @@ class Question:
         found = {w: differences[w] for w in self.witnesses if w in differences}
         objecting = {w: d for w, d in found.items() if not d <= TOLERANCES[w]}
         return Way(self.name, child, objecting, smooth)
-
-
-def _reason(question: str, e: Exception) -> str:
-    """Why a rule could not be evaluated; the engine's own messages need no prefix."""
-    first = first_line(e)
-    return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"

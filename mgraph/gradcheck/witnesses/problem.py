@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...errors import told
 from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
 from .agreement import Answer, Finding, distance, finite, ratio, relative, same_bits, scales, worst
-from .contraction import SLOTS, Adjoint, Contraction, Point, total
+from .contraction import SLOTS, Adjoint, Contraction, Point, Values, total
 from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
 
 _CLOSE, _CLOSE_SMALL = 1e-10, 1e-6
@@ -45,11 +47,55 @@ class Problem(Contraction):
     extrapolates = True
     """Whether outputs are those of float64, so that differences can be extrapolated along lines."""
 
+    no_jax = ""
+    """Why JAX's own derivative is no witness, empty if it is one."""
+
+    def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
+        super().__init__(values, point, seed, cotangent)
+        self.notes: list[str] = []
+        """Which witnesses are missing, and why."""
+
     def first_order(self, rule_set: str) -> list[Answer]:
-        """Differences to JAX and to slopes along lines, each gradient against a bound of its own.
+        """Differences to JAX and to slopes along lines, each gradient against a bound of its own; not to JAX
+        where it cannot differentiate what the rule can.
 
         Outputs that are not finite count for nothing, nor then do gradients that are not finite.
         """
+        try:
+            return self._by_both(rule_set)
+        except Exception:
+            self.no_jax = self.without_jax(rule_set)
+            if not self.no_jax:
+                raise
+        self.note(f"not held against JAX's own derivative: {self.no_jax}")
+        own = self._values
+        self._values = lambda p, other, frozen: own(p, rule_set if other == "jax" else other, frozen)
+        self._programs.clear()
+        return [
+            replace(answer, differences={w: d for w, d in answer.differences.items() if w != "jax"})
+            for answer in self._by_both(rule_set)
+        ]
+
+    def note(self, note: str) -> None:
+        """Say once which witness is missing."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def without_jax(self, rule_set: str) -> str:
+        """Why JAX cannot differentiate the function, if the rule can; else nothing."""
+        if rule_set == "jax" or self._failure(self.gradient(rule_set)):
+            return ""
+        return self._failure(self.gradient("jax"))
+
+    def _failure(self, function: Callable[[Point], Any]) -> str:
+        """Why a function of the point cannot be traced, empty if it can."""
+        try:
+            jax.eval_shape(function, self.point)
+        except Exception as e:  # rules and functions of others may raise anything
+            return told(e)
+        return ""
+
+    def _by_both(self, rule_set: str) -> list[Answer]:
         self._choices = [np.zeros(p.shape, bool) for p in self.point]
         self._lost = [np.zeros(p.shape, bool) for p in self.point]
         given = self._within_rounding()
@@ -99,9 +145,9 @@ class Problem(Contraction):
         """The difference of second derivatives, reverse over reverse, rule to JAX; not at a kink.
 
         A square of the output is added to what is differentiated, so that the rule is differentiated by
-        the adjoint too.
+        the adjoint too. Nothing where one of the two cannot be differentiated twice.
         """
-        if not self._smooth:
+        if self.no_jax or not self._smooth:
             return [Answer({}) for _ in self.point]
         directions = [self.random_like(p) for p in self.point]
 
@@ -117,7 +163,14 @@ class Problem(Contraction):
         def witnesses(point: Point) -> tuple[Any, Any]:
             return curvature(point, rule_set), curvature(point, "jax")
 
-        (found, _), (expected, magnitude) = self.run(witnesses, self.point)
+        try:
+            (found, _), (expected, magnitude) = self.run(witnesses, self.point)
+        except Exception:
+            why = self._failure(witnesses)
+            if not why:
+                raise
+            self.note(f"no second derivatives: {why}")
+            return [Answer({}) for _ in self.point]
         triples = zip(found, expected, scales(expected, magnitude), strict=True)
         return [Answer({"second": relative(f, e, scale)}) for f, e, scale in triples]
 
@@ -177,6 +230,8 @@ class Problem(Contraction):
 
     def one_hot(self, rule_set: str, most: int = 256) -> list[Answer]:
         """The differences to JAX of the gradients of single elements of the outputs, at most so many."""
+        if self.no_jax:
+            return [Answer({}) for _ in self.point]
         adjoints = self._one_hot(most)
         found = self.gradients(rule_set, [self.point] * len(adjoints), adjoints)
         return [Answer({"one-hot": self._apart(i, found)} if found else {}) for i in range(len(self.point))]
@@ -185,7 +240,7 @@ class Problem(Contraction):
         """The same of gradients of all outputs but one, where there are several; the first three are left
         out in turn."""
         present = [k for k, a in enumerate(self.adjoint) if a is not None]
-        if len(present) < 2:
+        if self.no_jax or len(present) < 2:
             return [Answer({}) for _ in self.point]
         partial = [[None if j == k else a for j, a in enumerate(self.adjoint)] for k in present[:3]]
 

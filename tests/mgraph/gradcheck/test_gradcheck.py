@@ -13,6 +13,7 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
 from mgraph.cases import Case, Convention
 from mgraph.gradcheck import GradientCheck, LossReport, check_loss
+from mgraph.gradcheck.survey import OperatorReport, check_operator, with_failures
 
 
 class Product(NaryNodeOp):
@@ -242,9 +243,81 @@ def test_a_rule_without_a_derivative_of_its_own_is_reported_for_second_order_onl
             return (jax.lax.while_loop(lambda a: jnp.sum(a) != jnp.sum(2 * adj), lambda a: 2 * a, adj),)
 
     assert check_gradients(Halving, (3,)).ok
-    (check,) = check_gradients(Halving, (3,), thorough=True).checks
-    assert check.problem.startswith("second_order: ValueError: Reverse-mode") and not check.ok
-    assert not check.objections and "second" not in check.differences and "vmap" in check.differences
+    report = check_gradients(Halving, (3,), thorough=True)
+    (check,) = report.checks
+    assert check.ok and report.note.startswith("no second derivatives: ValueError: Reverse-mode")
+    assert "second" not in check.differences and "vmap" in check.differences
+
+
+class Looped(UnaryNodeOp):
+    """x**4, by a loop that JAX cannot differentiate."""
+
+    type = "looped"
+    cases = (Case((2, 3)),)
+    wrong = 0.0
+
+    def forward_ops(self, x):
+        def step(state):
+            return state[0] + 1, state[1] * x
+
+        return jax.lax.while_loop(lambda s: s[0] < 3 + 0 * jnp.sum(x), step, (0.0, x))[1]
+
+    def backward_ops(self, adj, val, x):
+        return (adj * (4 + self.wrong) * x**3,)
+
+
+class LoopedWrong(Looped):
+    wrong = 1e-3
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_where_jax_has_no_derivative_differences_judge(thorough: bool) -> None:
+    report = check_gradients(Looped, thorough=thorough)
+    assert report.ok and report.note.startswith(
+        "not held against JAX's own derivative: ValueError: Reverse-mode"
+    )
+    assert not {"jax", "second", "one-hot"} & report.checks[0].differences.keys()
+    (check,) = check_gradients(LoopedWrong, thorough=thorough).checks
+    assert check.objections == ("differences",)
+
+
+def test_a_table_of_operators_says_which_witness_is_missing() -> None:
+    row = check_operator(Looped)
+    assert row.ok and row.verdict.startswith("ok (not held against JAX's own derivative: ")
+    wrong = with_failures(OperatorReport((check_operator(LoopedWrong, quick=True),))).rows[0]
+    assert wrong.verdict.startswith("WRONG: differences (wrong by ") and wrong.failure is None
+
+
+def test_objections_come_before_what_could_not_be_evaluated() -> None:
+    class Mixing(UnaryNodeOp):
+        """Calls the host, which sums over a batch, too."""
+
+        type = "mixing"
+
+        def forward_ops(self, x):
+            return x * jnp.sum(x)
+
+        def backward_ops(self, adj, val, x):
+            spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
+            summed = jax.pure_callback(
+                lambda x: np.full(x.shape, np.sum(x)), spec, x, vmap_method="expand_dims"
+            )
+            return (adj * summed + jnp.sum(adj * x),)
+
+    report = check_gradients(Mixing, (3,), thorough=True)
+    assert report.checks[0].verdict == "WRONG: vmap"
+    assert "no second derivatives: Mixing.backward_ops failed: ValueError: Pure callbacks" in report.note
+
+    class Unbatched(Mixing):
+        """Wrong, and calls the host in a way that has no batches."""
+
+        def backward_ops(self, adj, val, x):
+            spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
+            return (adj * jax.pure_callback(lambda x: np.full(x.shape, np.sum(x)), spec, x),)
+
+    (check,) = check_gradients(Unbatched, (3,), thorough=True).checks
+    assert check.verdict.startswith("WRONG: jax, differences, ") and "pure_callback" in check.verdict
+    assert not any(name in check.verdict for name in ("first_order", "second_order", "transformed"))
 
 
 def test_a_node_is_checked_by_its_trainable_leaves(graph: ExpressionGraph) -> None:
