@@ -79,6 +79,10 @@ class Adam(Optimizer):
     parameter, biases and norms included. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
     """
 
+    denominators: tuple[float, float] = (0.0, 0.0)
+    """``1-b1^t`` and ``1-b2^t`` at ``t = 0``. To go on with moments that other betas have made, set what they
+    were after the last update, and the steps of the state to 0."""
+
     def __init__(
         self,
         learn_rate: float,
@@ -93,18 +97,24 @@ class Adam(Optimizer):
         self.eps, self.decay = setting("eps", eps), setting("decay", decay)
 
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
+        before1, before2 = self.denominators
+
         def rule(steps: Any, g: Any, p: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
             # 1 - beta uses the rounded beta, or moments and corrections would differ in scale.
             b1, b2 = (float(g.dtype.type(beta)) for beta in (self.beta1, self.beta2))
             m = b1 * m + (1 - b1) * g
             v = b2 * v + (1 - b2) * (g * g)
-            root = jnp.sqrt(v / bias_correction(b2, steps, g.dtype))
-            move = m / bias_correction(b1, steps, g.dtype) / (root + _at_least_normal(self.eps, g.dtype))
+            root = jnp.sqrt(v / bias_correction(b2, steps, g.dtype, before2))
+            mean = m / bias_correction(b1, steps, g.dtype, before1)
+            move = mean / (root + _at_least_normal(self.eps, g.dtype))
             return (move + self.decay * p if self.decay else move), m, v
 
         return _by_rule(learn_rate, ("adam_mt", "adam_vt"), rule)
 
 
-def bias_correction(beta: float, steps: Any, kind: Any) -> Any:
-    """``1 - beta^steps``, accurate also near 0."""
-    return -jnp.expm1(steps.astype(kind) * (math.log(beta) if beta else -math.inf))
+def bias_correction(beta: float, steps: Any, kind: Any, before: float = 0.0) -> Any:
+    """``1 - (1 - before) beta^steps``, accurate also near 0."""
+    logarithm = steps.astype(kind) * (math.log(beta) if beta else -math.inf)
+    if before:
+        logarithm = logarithm + (math.log1p(-before) if before < 1 else -math.inf)
+    return -jnp.expm1(logarithm)

@@ -43,7 +43,8 @@ class LearnerState:
     params: the parameters, float32 (the masters, with 16-bit compute).
     moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or none; or
         by those of ``mgraph.Optax``, with arrays of any shape and type.
-    steps: updates since the moments were zero.
+    steps: updates since the moments were zero, or since Adam's betas have changed.
+    denominators: those of Adam's two moments before these updates, see ``mgraph.optimizers.Adam``.
     average: exponentially smoothed parameters; None without ``--exponential-smoothing``.
     cost_scale: the factor and the number of clean updates since it changed; None without ``--cost-scaling``.
     average_words: running average of the words per update, for ``--normalize-gradient-by-ratio``; 0 at first.
@@ -57,6 +58,7 @@ class LearnerState:
     cost_scale: tuple[float, int] | None = None
     average_words: float = 0.0
     errors: Tensors | None = None
+    denominators: tuple[float, float] = (0.0, 0.0)
 
 
 LEAST_WORDS = 256

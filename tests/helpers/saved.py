@@ -41,5 +41,7 @@ def equal(first: LearnerState, second: LearnerState) -> bool:
         for state in (first, second)
     ]
     flat = [[(name, np.asarray(t[name]).tobytes()) for t in tree for name in sorted(t)] for tree in trees]
-    numbers = [(s.steps, s.cost_scale, s.average_words, sorted(s.moments)) for s in (first, second)]
+    numbers = [
+        (s.steps, s.denominators, s.cost_scale, s.average_words, sorted(s.moments)) for s in (first, second)
+    ]
     return flat[0] == flat[1] and numbers[0] == numbers[1]

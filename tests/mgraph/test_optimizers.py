@@ -58,6 +58,22 @@ def test_adam(decay: float) -> None:
     np.testing.assert_allclose(found, p, rtol=1e-5)
 
 
+def test_adam_goes_on_with_the_moments_of_other_betas() -> None:
+    """As Marian does, whose denominators go on by the new betas."""
+    p, g = np.float32([2.0, -1.0]), np.float32([0.3, 0.4])
+    m = v = d1 = d2 = 0.0
+    state = Adam(0.1).init(p)
+    for b1, b2, steps in ((0.9, 0.98, 3), (0.5, 0.999, 2)):
+        adam = Adam(0.1, beta1=b1, beta2=b2)
+        adam.denominators, state = (d1, d2), state._replace(steps=np.int32(0))
+        for _ in range(steps):
+            moves, state = adam.moves(g, state, p, 0.1)
+            m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+            d1, d2 = b1 * d1 + 1 - b1, b2 * d2 + 1 - b2
+            np.testing.assert_allclose(moves, -0.1 * (m / d1) / (np.sqrt(v / d2) + 1e-8), rtol=1e-5)
+    assert adam.key != Adam(0.1, beta1=0.5).key
+
+
 def test_clip_norm_scales_by_the_norm_over_all_parameters(graph: ExpressionGraph) -> None:
     a = graph.param("a", (1,), inits.from_value(3.0))
     b = graph.param("b", (1,), inits.from_value(4.0))

@@ -37,7 +37,11 @@ BETAS = (0.9, 0.999)
 """Adam's, without ``--optimizer-params``."""
 MASTER, AVERAGE, DENOMINATORS = "master_parameters", "exp_smoothing", "adam_denoms"
 COST_SCALING, AVERAGE_WORDS, ERRORS = "cost_scaling", "average_words", "quantization_errors"
-"""Our own items, see ``LearnerState``; Marian does not save these numbers, and ignores the items."""
+BETAS_CHANGED = "adam_betas_changed"
+"""Our own items, see ``LearnerState``; Marian does not save these numbers, and ignores the items. The last
+one has the denominators at that time, and the number of updates since then."""
+ROUNDING = 1e-9
+"""How far another build of Marian may round denominators otherwise."""
 _ALIGNED = PADDING // 4
 
 
@@ -62,8 +66,9 @@ class Moments:
         if self.optimizer not in MOMENTS:
             items |= {name: _writable(array) for name, array in _by_item(state.moments).items()}
         if self.optimizer == "adam":
-            both = [deque(_denominators(beta, state.steps), maxlen=1)[0] for beta in self.betas]
-            items[DENOMINATORS] = np.array([both], np.float64)
+            items[DENOMINATORS] = np.array([self._after(state.denominators, state.steps)], np.float64)
+            if any(state.denominators):
+                items[BETAS_CHANGED] = np.array([[*state.denominators, state.steps]], np.float64)
         items[MASTER] = flat(state.params, order)
         if state.cost_scale is not None:
             items[COST_SCALING] = np.array([state.cost_scale], np.float64)
@@ -106,7 +111,8 @@ class Moments:
         if missing:
             logger.warning("%s: no %s: the moments of %s are new", path, ", ".join(missing), self.optimizer)
         else:
-            state.moments, state.steps = moments, self._steps(items, path, updates)
+            state.moments = moments
+            state.steps, state.denominators = self._progress(items, path, updates)
         if COST_SCALING in items:
             factor, count = _numbers(items[COST_SCALING], 2, f"{path}: {COST_SCALING}")
             state.cost_scale = (factor, int(count))
@@ -143,19 +149,42 @@ class Moments:
             moment: {name: found[_item(moment, name)] for name in tree} for moment, tree in expected.items()
         }
 
-    def _steps(self, items: Mapping[str, np.ndarray], path: str, updates: int) -> int:
-        """The number of updates that the moments include."""
+    def _after(self, denominators: tuple[float, float], steps: int) -> tuple[float, ...]:
+        """The denominators so many updates later."""
+        each = zip(self.betas, denominators, strict=True)
+        return tuple(deque(_denominators(beta, before, steps), maxlen=1)[0] for beta, before in each)
+
+    def _progress(
+        self, items: Mapping[str, np.ndarray], path: str, updates: int
+    ) -> tuple[int, tuple[float, float]]:
+        """The number of updates that the moments include, and the denominators before them."""
+        new = (0.0, 0.0)
         if self.optimizer != "adam":
-            return updates
+            return updates, new
         if DENOMINATORS not in items:
-            return 0  # of an old Marian; newer ones correct the moments as if they were new
-        both = _numbers(items[DENOMINATORS], 2, f"{path}: {DENOMINATORS}")
+            return 0, new  # of an old Marian; newer ones correct the moments as if they were new
+        first, second = both = _numbers(items[DENOMINATORS], 2, f"{path}: {DENOMINATORS}")
+        if not all(0 <= number <= 1 for number in both):
+            raise ModelFileError(f"{path}: {DENOMINATORS}: expected numbers from 0 to 1, got {both}")
+        if BETAS_CHANGED in items:
+            *begin, count = _numbers(items[BETAS_CHANGED], 3, f"{path}: {BETAS_CHANGED}")
+            before = begin[0], begin[1]
+            usable = 0 <= count <= updates and all(0 <= number <= 1 for number in before)
+            if usable and self._after(before, int(count)) == both:  # else the betas have changed again
+                return int(count), before
+        steps = self._steps(both, updates)
+        if np.allclose(self._after(new, steps), both, rtol=0, atol=ROUNDING):
+            return steps, new
+        logger.info("%s: Adam's betas have changed: its denominators go on from the last ones", path)
+        return 0, (first, second)
+
+    def _steps(self, both: Sequence[float], updates: int) -> int:
+        """The number of updates after which the denominators are these."""
         beta, denominator = max(zip(self.betas, both, strict=True))
         values = list(_denominators(beta))
         steps = bisect.bisect_left(values, denominator)
         if steps >= len(values) - 1:
             return max(steps, updates)
-        # Another build of Marian may round differently.
         return steps - (steps > 0 and denominator - values[steps - 1] < values[steps] - denominator)
 
 
@@ -222,9 +251,10 @@ def _numbers(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
     return tuple(item.reshape(-1).tolist())
 
 
-def _denominators(beta: float, steps: int | None = None) -> Iterator[float]:
-    """``1 - beta^n`` for n = 0, 1, ... up to ``steps`` or until it is constant, by Marian's recursion."""
-    value, following, n = 0.0, 1.0 - beta, 0
+def _denominators(beta: float, value: float = 0.0, steps: int | None = None) -> Iterator[float]:
+    """The denominator from ``value`` on after 0, 1, ... up to ``steps`` updates, or until it is constant, by
+    Marian's recursion: ``1 - beta^n`` from 0 on."""
+    following, n = beta * value + (1.0 - beta), 0
     yield value
     while n != steps and following != value:
         value, n = following, n + 1

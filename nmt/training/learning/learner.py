@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from nmt.text.layouts import PaddedLayout
 from nmt.training.learning.batch_arrays import Arrays, specs_of
 from nmt.training.learning.finite import FiniteCheck
 from nmt.training.learning.objective import Differentiated, Objective
+from nmt.training.learning.optimizers import denominators_of, going_on
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
@@ -164,6 +165,7 @@ class Learner:
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
+        self._go_on((0.0, 0.0))
         with jax.enable_x64(False):  # as the programs have it
             optimizer = self.step.optimizer.init(self._device.params)
         self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
@@ -180,10 +182,15 @@ class Learner:
             None if scale is None else (float(scale.factor), int(scale.clean)),
             self.normalization.average_words,
             found.errors,
+            denominators_of(self.step.optimizer),
         )
+
+    def _go_on(self, denominators: tuple[float, float]) -> None:
+        self.step = replace(self.step, optimizer=going_on(self.step.optimizer, denominators))
 
     def restore(self, state: LearnerState) -> None:
         """Resume from a state. Moments, averages and cost scales that it lacks are initialized."""
+        self._go_on(state.denominators)
         fresh = self._new_state(state.params)
         params, errors = fresh.params, fresh.errors
         if errors is not None and state.errors is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mgraph import ArgumentError, Optax, Optimizer
+from copy import copy
+
+from mgraph import Adam, ArgumentError, Optax, Optimizer
 from mgraph.errors import first_line
 from mgraph.optimizers.optax_functions import check_arguments, named, optimizers
 from mgraph.optimizers.options import MOST_PARAMETERS, OPTIMIZERS
@@ -26,6 +28,20 @@ def optimizer_of(options: TrainOptions) -> Optimizer:
         return OPTIMIZERS[name](options.learn_rate, *given, clip_norm=options.clip_norm)
     except ArgumentError as error:
         raise OptionError(f"--optimizer-params: {first_line(error)}") from None
+
+
+def denominators_of(optimizer: Optimizer) -> tuple[float, float]:
+    """Those before the first update."""
+    return optimizer.denominators if isinstance(optimizer, Adam) else (0.0, 0.0)
+
+
+def going_on(optimizer: Optimizer, denominators: tuple[float, float]) -> Optimizer:
+    """The optimizer, with other denominators before the first update if it is Adam."""
+    if denominators_of(optimizer) == denominators or not isinstance(optimizer, Adam):
+        return optimizer
+    other = copy(optimizer)
+    other.denominators = denominators
+    return other
 
 
 def _optax(name: str, options: TrainOptions) -> Optimizer:

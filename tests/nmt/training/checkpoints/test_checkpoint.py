@@ -90,6 +90,30 @@ def test_denominators_of_another_marian_need_not_be_exact() -> None:
         assert moments.state(items, params, "file", updates=1000).steps == steps
 
 
+def test_other_betas_go_on_from_the_denominators(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Marian, which keeps the denominators alone; ours keep how they came about, too."""
+    params = {"w": np.ones((1, 3), np.float32)}
+    before, after = (Moments(TrainOptions(optimizer_params=betas)) for betas in ((0.9, 0.98), (0.5, 0.999)))
+    items = before.items(replace(before.fresh(params), steps=3), ["w"])
+    assert "adam_betas_changed" not in items
+    with caplog.at_level(logging.INFO, "nmt"):
+        state = after.state(items, params, "file", updates=3)
+    assert "file: Adam's betas have changed" in caplog.text
+    assert (state.steps, state.denominators) == (0, tuple(items["adam_denoms"][0]))
+    wanted = items["adam_denoms"][0]
+    for _ in range(2):
+        wanted = np.array([b * d + (1.0 - b) for b, d in zip(after.betas, wanted, strict=True)])
+    items = after.items(replace(state, steps=2), ["w"])
+    np.testing.assert_array_equal(items["adam_denoms"], [wanted])
+    found = after.state(items, params, "file", updates=5)
+    assert (found.steps, found.denominators) == (2, state.denominators)
+    for wrong in ([[0.5, 0.5, np.nan]], [[0.5, 2, 2]], [[0.0, 0.0, 2]]):
+        found = after.state({**items, "adam_betas_changed": np.array(wrong)}, params, "file", updates=5)
+        assert (found.steps, found.denominators) == (0, tuple(wanted))
+    with pytest.raises(ModelFileError, match="file: adam_denoms: expected numbers from 0 to 1, got"):
+        after.state({**items, "adam_denoms": np.array([[np.nan, 0.5]])}, params, "file", updates=5)
+
+
 def test_copies_of_iterations(folder: Path) -> None:
     values, found = loaded(DATA / "lm-adam", overwrite=False)
     save(values, found, final=False)

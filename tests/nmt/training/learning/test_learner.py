@@ -180,6 +180,22 @@ def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
     assert (found.steps, found.average_words) == (3, expected.average_words)
 
 
+def test_a_restored_learner_goes_on_from_other_denominators(model: Model) -> None:
+    learner, other = learner_of(model), learner_of(model)
+    updated(learner)
+    state = learner.state()
+    expected, before = updated(learner, number=2), (0.1, 0.02)  # after one update by the betas of the options
+    other.restore(replace(state, steps=0, denominators=before))
+    assert_close(updated(other, number=2), expected)
+    assert (other.state().steps, other.state().denominators) == (1, before)
+    other.restore(replace(state, steps=0))
+    with pytest.raises(AssertionError):
+        assert_close(updated(other, number=2), expected, atol=1e-3)
+    other.restore(replace(state, steps=0, denominators=before))
+    other.reset_optimizer()
+    assert other.state().denominators == (0, 0)
+
+
 OPTAX = {
     "adafactor": ("min_dim_size_to_factor=4", "momentum=0.9", "weight_decay_rate=0.001"),
     "adamw": ("weight_decay=0.1", "nesterov=true"),
