@@ -249,6 +249,9 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
         checks = _checks(problem, names, shapes, settings, way_out)
         unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
     checks = tuple(replace(c, problem=c.problem or unknown) for c in checks)
+    stops = sorted({n.type for n in below if n.children and n.gradient_is_derivative > n.differentiable})
+    if stops and any("differences" in c.objections for c in checks):
+        notes.append(f"no gradient by design: {', '.join(stops)}")
     return GradientReport(title, checks, "; ".join([*notes, *problem.notes]))
 
 

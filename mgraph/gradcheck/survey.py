@@ -31,7 +31,7 @@ Row = TypeVar("Row")
 
 _DERIVATIVES = ("jax", "differences", "second", "one-hot", "missing")
 """Witnesses about derivatives; some rules, such as that of ``clip_gradient``, are not derivatives by
-design."""
+design, and some operators let no gradient pass."""
 
 
 _LISTED = 20
@@ -180,7 +180,7 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
         report = check_quickly(cls, seed) if quick else check_gradients(cls, seed=seed, thorough=True)
     except MGraphError as e:
         return OperatorRow(cls.__name__, cls.type, cases, {}, str(e).split("\n")[0])
-    skipped = () if cls.gradient_is_derivative else _DERIVATIVES
+    skipped = () if cls.gradient_is_derivative and cls.differentiable else _DERIVATIVES
     differences = largest(check.differences for check in report.checks)
     differences = {w: d for w, d in differences.items() if w not in skipped}
     problem = next((check.problem for check in report.checks if check.problem), "")

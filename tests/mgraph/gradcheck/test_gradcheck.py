@@ -288,6 +288,22 @@ def test_a_table_of_operators_says_which_witness_is_missing() -> None:
     assert wrong.verdict.startswith("WRONG: differences (wrong by ") and wrong.failure is None
 
 
+def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
+    class Stopped(UnaryNodeOp):
+        type = "stopped"
+        differentiable = False
+        cases = (Case((2, 3)),)
+
+        def forward_ops(self, x):
+            return jnp.sin(x)
+
+    row = check_operator(Stopped, quick=True)
+    assert row.ok and row.verdict == "ok (no gradient by design: stopped)"
+    report = check_gradients(lambda x: x * Stopped(x), (2,))
+    assert not report.ok and report.note == "no gradient by design: stopped"
+    assert check_gradients(lambda x: x * (x > 0.1), (2,)).note == ""
+
+
 def test_objections_come_before_what_could_not_be_evaluated() -> None:
     class Mixing(UnaryNodeOp):
         """Calls the host, which sums over a batch, too."""
