@@ -185,10 +185,11 @@ class Part:
 
     def _intact(self, file: BinaryIO) -> Note:
         """The note, or one of nothing if the file does not hold what it says."""
-        note = self.note
-        if os.fstat(file.fileno()).st_size >= note.bytes and _copied(file, note.bytes) == note.checksum:
+        note, size = self.note, os.fstat(file.fileno()).st_size
+        if size >= note.bytes and _copied(file, note.bytes) == note.checksum:
             return note
-        logger.warning("[shares] %s is not what its writer noted: begun anew", self.path)
+        problem = "is not what its writer noted" if size else "is gone, or empty"
+        logger.warning("[shares] %s %s: begun anew", self.path, problem)
         return Note(self.run)
 
 
