@@ -88,6 +88,9 @@ class Session:
         else:
             check_shared(options.model, vocabs, model.options)
         self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
+        if "float16" in options.precision and not options.cost_scaling:
+            hint = "small gradients become 0; --fp16 has both"
+            logger.warning("[training] --precision float16 without --cost-scaling: %s", hint)
         kept = self._keeps_cost_scale(options.cost_scaling)
         if found:
             learned = found.learner if kept else replace(found.learner, cost_scale=None)

@@ -60,6 +60,15 @@ def test_another_seed_does_not_count_when_training_goes_on(
     assert not any("--seed" in line for line in log_of(caplog, **options))
 
 
+@pytest.mark.parametrize("scaling", [[], ["8.f"]])
+def test_float16_needs_a_cost_scale(
+    scaling: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"precision": ["float16", "float32"], "cost_scaling": scaling, "after_batches": 1}
+    said = "[training] --precision float16 without --cost-scaling: small gradients become 0; --fp16 has both"
+    assert (said in log_of(caplog, model=tmp_path / "m.npz", **options)) == (not scaling)
+
+
 class Cost:
     """The cost of an update that is done once somebody waits for it."""
 
