@@ -9,7 +9,7 @@ An operator is a ``jax.custom_vjp``, one per node class and rule set, made on fi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -146,7 +146,7 @@ def gradients_of(
     try:
         with keeping_nothing(operator, "backward_ops"):
             gradients = backward(operator, adj, value, *values)
-        return checked(cls, gradients, trained, values)
+        return checked(cls, gradients, trained, adj, values)
     except MGraphError as e:
         raise type(e)(f"{e}{_about(backward, values)}") from None
     except Exception as e:
@@ -197,39 +197,54 @@ def _or_float0(adj: Any, value: Any) -> Any:
 
 
 def checked(
-    cls: type[Node], gradients: Any, trained: tuple[bool, ...], values: tuple[Any, ...]
+    cls: type[Node], gradients: Any, trained: tuple[bool, ...], adj: Any, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """One gradient per child of the child's shape and type, ``None`` where none flows.
 
     Broadcasting is undone here, once for all operators. ``GradientError`` if there are too few or too many
-    gradients, or one whose shape or element type does not fit its child.
+    gradients, or one whose shape or element type does not fit its child. The value, of the shape of ``adj``,
+    and the other children say how far a child can have been stretched.
     """
     name = f"{cls.__name__}.backward_ops"
     if not isinstance(gradients, tuple | list):
         raise GradientError(f"{name}: expected a tuple of gradients, got {type(gradients).__name__}")
     if len(gradients) != len(values):
         raise GradientError(f"{name}: expected one gradient per child, {len(values)}, got {len(gradients)}")
+    shapes = [jnp.shape(a) for a in jax.tree.leaves((adj, values))]
     return tuple(
-        _fit(f"{name}: the gradient of child {i}", gradient, value)
+        _fit(f"{name}: the gradient of child {i}", gradient, value, shapes)
         if train and gradient is not None
         else None
         for i, (gradient, train, value) in enumerate(zip(gradients, trained, values, strict=True))
     )
 
 
-def _fit(what: str, gradient: Any, value: Any) -> Any:
+def _fit(what: str, gradient: Any, value: Any, shapes: Sequence[Shape]) -> Any:
     if isinstance(value, tuple | list):
         if not isinstance(gradient, tuple | list) or len(gradient) != len(value):
             raise GradientError(f"{what}: expected a tuple of {len(value)} arrays")
         return tuple(
-            _fit(f"{what}[{i}]", g, v) if g is not None else _no_gradient(v)
+            _fit(f"{what}[{i}]", g, v, shapes) if g is not None else _no_gradient(v)
             for i, (g, v) in enumerate(zip(gradient, value, strict=True))
         )
     if not hasattr(gradient, "dtype"):
         raise GradientError(f"{what}: expected an array, got {gradient!r}")
     if gradient.dtype != value.dtype:
         raise GradientError(f"{what}: expected element type {value.dtype}, got {gradient.dtype}")
-    return unbroadcast(gradient, jnp.shape(value), what)
+    shape = jnp.shape(value)
+    if gradient.shape != shape and not _is_stretched(gradient.shape, shapes):
+        raise GradientError(
+            f"{what}: expected shape {shape}, or that to which the value and the other children stretch it, "
+            f"got {gradient.shape}"
+        )
+    return unbroadcast(gradient, shape, what)
+
+
+def _is_stretched(shape: Shape, shapes: Sequence[Shape]) -> bool:
+    """Whether an operator over children and with a value of these shapes may have stretched a child to
+    ``shape``: to no more axes than one of them has, none longer than the longest of theirs."""
+    longest = max((length for other in shapes for length in other), default=0)
+    return len(shape) <= max(map(len, shapes)) and max(shape, default=0) <= longest
 
 
 def _no_gradient(value: Any) -> Any:

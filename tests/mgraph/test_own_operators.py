@@ -93,6 +93,34 @@ def test_wrong_rules_raise() -> None:
             graph.backprop()
 
 
+def test_only_the_value_and_other_children_stretch_a_child() -> None:
+    class Sums(NaryNodeOp):
+        """The sum of a product over its first axis: larger than the value are the children."""
+
+        type = "sums"
+        gradient: object
+
+        def forward_ops(self, x, y):
+            return jnp.sum(x * y, 0, keepdims=True)
+
+        def backward_ops(self, adj, val, x, y):
+            return adj * jnp.broadcast_to(y, x.shape), self.gradient(adj * x)
+
+    graph = ExpressionGraph()
+    x = graph.param("x", (4, 3), inits.ones())
+    y = graph.param("y", (1, 3), inits.ones())
+    Sums(x, y, gradient=jnp.asarray)
+    graph.backprop()
+    assert y.grad().tolist() == [[4, 4, 4]]
+    for gradient in (lambda g: jnp.stack([g, g]), lambda g: jnp.concatenate([g, g])):
+        graph.clear()
+        Sums(x, y, gradient=gradient)
+        with pytest.raises(
+            mgraph.GradientError, match=r"child 1: expected shape \(1, 3\), or that .*got \((8|2, 4), 3\)"
+        ):
+            graph.backprop()
+
+
 def test_a_rule_sees_no_children() -> None:
     class Peeking(mgraph.UnaryNodeOp):
         type = "peek"
