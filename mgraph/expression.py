@@ -68,6 +68,8 @@ def item(x: Node, index: Any) -> Node:
             x = slice_along(x, axis, chosen)
             continue
         try:
+            if isinstance(part, bool | np.bool_):
+                raise TypeError("a truth value is no position")
             position = operator.index(part)
         except TypeError:
             raise ElementTypeError(

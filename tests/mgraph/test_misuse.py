@@ -123,7 +123,7 @@ def test_graphs_and_nodes_are_not_copied(graph: ExpressionGraph, copier: Callabl
 
 
 @pytest.mark.parametrize(
-    "index", [np.array([0, 1]), [0, 1], (0, [1]), None, "a", np.array([True, False]), 1.0]
+    "index", [np.array([0, 1]), [0, 1], (0, [1]), None, "a", np.array([True, False]), 1.0, True, np.True_]
 )
 def test_positions_in_lists_and_arrays_point_to_index_select(graph: ExpressionGraph, index: Any) -> None:
     with pytest.raises(ElementTypeError, match=r"expected ints and slices, got .*index_select\(" + HERE):
