@@ -229,6 +229,8 @@ def one_top(tape: Tape[Node]) -> int:
 
 def _why_none(tape: Tape[Node]) -> str:
     """Why no node is a top."""
+    if not tape.nodes:
+        return "nothing is recorded"
     for node in tape.nodes:
         if any(child.trainable for child in node.children) and not has_float(node.spec):
             return f"this one is of no floating point type, so no gradient flows through it:\n  {_line(node)}"

@@ -68,6 +68,11 @@ def test_a_top_of_several_elements_gets_adjoint_one(graph: ExpressionGraph) -> N
     np.testing.assert_allclose(x.grad(), [2.0, 4.0, 6.0])
 
 
+def test_where_nothing_is_recorded_there_is_no_top(graph: ExpressionGraph) -> None:
+    with pytest.raises(GraphError, match="top node, but nothing is recorded"):
+        graph.memory()
+
+
 def test_inference_has_no_backward() -> None:
     graph, _, _ = tutorial()
     graph.set_inference(True)
