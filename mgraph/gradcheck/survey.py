@@ -231,14 +231,14 @@ def _imported(name: str) -> Any:
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
         return module
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         known = isinstance(e, MGraphError | ImportError | OSError | SyntaxError)
         kind = "" if known else f"{type(e).__name__}: "
         line = _line_in(path.stem if is_file else name, e)
         raise ArgumentError(f"cannot import {name}: {kind}{e}{line}") from e
 
 
-def _line_in(module: str, error: Exception) -> str:
+def _line_in(module: str, error: BaseException) -> str:
     """`` (file:line)`` of the last line of a module that an error passed through; nothing if there is none,
     or if the error says it."""
     lines = [

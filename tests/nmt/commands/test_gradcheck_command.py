@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,6 +191,16 @@ def test_a_users_own_operators(
     assert ("def test_gradient_of_wave_node_op():" in out) == wrong
     assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "other"]) == 1
     assert "there is no operator 'other'; there are WaveNodeOp" in capsys.readouterr().err
+
+
+def test_a_file_that_exits_is_an_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leaving_ops.py").write_text("import sys\nsys.exit(3)\n")
+    assert main(["gradcheck", "--quiet", "--module", "leaving_ops.py"]) == 1
+    expected = r"error: cannot import leaving_ops.py: SystemExit: 3 \(.*leaving_ops.py:2\)\n"
+    assert re.search(expected, capsys.readouterr().err)
 
 
 def test_a_wrong_operator_on_the_page_and_in_the_data(
