@@ -20,8 +20,18 @@ DOMAINS = ("real", "positive", "unit", "distinct", "mask", "int8", "index:n", "o
 _INTEGERS = re.compile(r"(index|offsets):\d+")
 
 
+class _Declared:
+    """What has ``fields``, a mapping that cannot be changed, and that pickle and copy do not know."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "fields": dict(vars(self)["fields"])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, fields=MappingProxyType(state["fields"]))
+
+
 @dataclass(frozen=True)
-class Case:
+class Case(_Declared):
     """Children's shapes and an operator's fields, on which ``check_gradients`` can try a node class::
 
         class ClipNodeOp(UnaryNodeOp):
@@ -81,13 +91,20 @@ class Case:
                 found.append(_draw(random, (*lead, *shape), domain))
         return found
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are children of floating point numbers, and none of them has an element."""
+        children = zip(self.shapes, self.domains, strict=True)
+        sizes = [math.prod(shape) for shape, domain in children if _is_float(domain)]
+        return bool(sizes) and not any(sizes)
+
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, s)) or "scalar" for s in self.shapes)
         return " ".join([shapes, *(f"{k}={v}" for k, v in self.fields.items())])
 
 
 @dataclass(frozen=True, eq=False)
-class Convention:
+class Convention(_Declared):
     """Gradients that a rule promises where no derivative decides: at kinks and ties, at numbers that are not
     finite, and of rules that are no derivatives by design::
 
@@ -175,6 +192,10 @@ def _draw(random: np.random.Generator, shape: Shape, domain: str) -> np.ndarray:
     if domain == "unit":
         return random.uniform(0.05, 0.95, shape)
     return random.standard_normal(shape)
+
+
+def _is_float(domain: str) -> bool:
+    return domain != "int8" and not _INTEGERS.fullmatch(domain)
 
 
 def _bound(domain: str) -> int:

@@ -21,9 +21,7 @@ class GraphSettings:
     """The settings of an ``ExpressionGraph`` and the parameters that some of them concern."""
 
     def __init__(self, inference: bool, seed: int, derivatives: str) -> None:
-        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
-        self.seed = int(seed)
+        self.seed = checked_seed(seed)
         self._derivatives = check_rule_set(derivatives)
         self.device: jax.Device | None = None
         """The device set by ``set_device``; ``None`` is JAX's default device."""
@@ -117,3 +115,10 @@ class GraphSettings:
 
     def is_inference(self) -> bool:
         return self._inference
+
+
+def checked_seed(seed: Any) -> int:
+    """``seed`` as an int; ``ArgumentError`` if it is none."""
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
+    return int(seed)

@@ -18,6 +18,7 @@ from ..node import NaryNodeOp, Node
 from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
+from ..settings import checked_seed
 from ..shape import Shape, as_shape
 from ..specs import has_float
 from .conventions import convention_checks
@@ -25,7 +26,7 @@ from .example import Example, record_case, title_of
 from .functions.arguments import are_shapes
 from .functions.problem import FunctionProblem
 from .functions.traced import traced_function
-from .report import TOLERANCES, GradientCheck, GradientReport, largest
+from .report import NOTHING, TOLERANCES, GradientCheck, GradientReport, largest
 from .witnesses.agreement import Answer
 from .witnesses.problem import Problem
 from .witnesses.recorded import check_numbers, recorded_function, wide
@@ -122,7 +123,7 @@ def check_gradients(
         known = ", ".join(map(repr, COTANGENTS))
         raise ArgumentError(f"cotangents: expected an array or one of {known}, got {cotangents!r}")
     settings = _Settings(
-        seed, check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=nondet_tol
+        checked_seed(seed), check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=nondet_tol
     )
     if isinstance(target, ExpressionGraph):
         top = target.tape.nodes[one_top(target.tape)]
@@ -164,14 +165,17 @@ def _check_cases(target: Callable[..., Node], cases: Sequence[Case], settings: _
         _check_case(target, case, replace(settings, seed=settings.seed + i, eager=i == 0))
         for i, case in enumerate(cases)
     ]
+    notes = dict.fromkeys(report.note for report in reports if report.note)
+    empty = [any(c.problem == NOTHING for c in report.checks) for report in reports]
+    if not all(empty):  # the others were compared
+        notes |= {f"{NOTHING} in {case}": None for case, none in zip(cases, empty, strict=True) if none}
     checks = tuple(
-        replace(c, name=f"{case} {c.name}")
+        replace(c, name=f"{case} {c.name}", problem=c.problem if c.problem != NOTHING or all(empty) else "")
         for case, report in zip(cases, reports, strict=True)
         for c in report.checks
     )
     if settings.thorough and isinstance(target, type):
         checks += tuple(convention_checks(target))
-    notes = dict.fromkeys(report.note for report in reports if report.note)
     return GradientReport(title_of(target), checks, "; ".join(notes))
 
 
@@ -249,7 +253,8 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
         checks = _checks(problem, names, shapes, settings, way_out)
         unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
     checks = tuple(replace(c, problem=c.problem or unknown) for c in checks)
-    stops = sorted({n.type for n in below if n.children and n.gradient_is_derivative > n.differentiable})
+    derived = [n for n in below if n.children and n.gradient_is_derivative]
+    stops = sorted({n.type for n in derived if not n.differentiable})
     if stops and any("differences" in c.objections for c in checks):
         notes.append(f"no gradient by design: {', '.join(stops)}")
     return GradientReport(title, checks, "; ".join([*notes, *problem.notes]))
@@ -297,14 +302,31 @@ def _checks(
         if problem.undefined:
             break  # whatever the others found, it would be NaN
     problem_found = "; ".join(dict.fromkeys(problems))
-    checks = (
-        _check_of(name, shape, answers, problem_found, settings)
-        for name, shape, answers in zip(names, shapes, known, strict=True)
+    checks = _accused_alone(
+        [
+            _check_of(name, shape, answers, problem_found, settings)
+            for name, shape, answers in zip(names, shapes, known, strict=True)
+        ]
     )
+    if problem.is_empty:
+        return tuple(replace(c, problem=c.problem or NOTHING) for c in checks)
     if not problem.undefined:
-        return tuple(checks)
+        return checks
     undefined = f"NaN or infinity in the value at these inputs{way_out}"
     return tuple(c if c.objections or c.problem else replace(c, problem=undefined) for c in checks)
+
+
+def _accused_alone(checks: Sequence[GradientCheck]) -> tuple[GradientCheck, ...]:
+    """The checks without what ``second`` says of other inputs than those whose gradients are wrong: it
+    differentiates the gradients by all inputs together."""
+    if not any({"jax", "differences"}.intersection(c.objections) for c in checks):
+        return tuple(checks)
+    return tuple(
+        replace(c, differences={w: d for w, d in c.differences.items() if w != "second"})
+        if c.objections == ("second",)
+        else c
+        for c in checks
+    )
 
 
 def _check_of(

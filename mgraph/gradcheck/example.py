@@ -5,6 +5,7 @@ is recorded.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 
 from .. import inits
 from ..cases import Case
-from ..errors import GraphError
+from ..errors import ArgumentError, GraphError
 from ..graph import ExpressionGraph
 from ..node import Node
+from ..places import here
 
 Adjoint = tuple[np.ndarray, ...]
 """One array for each output of a floating point type."""
@@ -61,10 +63,24 @@ def record_case(
             children.append(graph.param(f"child {i}", array.shape, init, element_type))
         else:
             children.append(graph.constant(array.shape, init, array.dtype))
-    node = (case.through or target)(*children, **dict(case.fields))
+    function = case.through or target
+    if not isinstance(function, type):
+        _check_call(function, children, case)
+    node = function(*children, **dict(case.fields))
     if not isinstance(node, Node):
         raise GraphError(f"{title_of(target)} must return a node, got {node!r}")
     return node, children
+
+
+def _check_call(function: Callable[..., Any], children: Sequence[Node], case: Case) -> None:
+    """``ArgumentError`` where a function does not take so many children, or these fields."""
+    try:
+        inspect.signature(function).bind(*children, **dict(case.fields))
+    except TypeError as e:
+        given = f"{len(children)} children" + (f" and the fields {list(case.fields)}" if case.fields else "")
+        raise ArgumentError(f"{title_of(function)}: {e}; it was given {given}{here()}") from None
+    except ValueError:  # what is not written in Python may have no signature
+        pass
 
 
 def title_of(target: Any) -> str:

@@ -51,6 +51,9 @@ has a bound of its own, in ``GradientCheck.allowed``.
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
+NOTHING = "nothing was compared: the inputs or the value have no elements"
+"""The problem of a check of empty arrays."""
+
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rule - jax": ("jax",),
     "rule - diff": ("differences",),

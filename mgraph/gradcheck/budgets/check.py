@@ -19,6 +19,7 @@ from ...specs import is_real
 from ...types import as_type
 from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
+from ..report import NOTHING
 from ..subjects import Subject
 from ..survey import Operator, chosen_operators
 from .declared import declared_for
@@ -97,8 +98,11 @@ def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: 
     """The rows of an operator, yet to be computed, or one that says why there are none."""
     if not cls.cases:
         return iter([Budget(cls.__name__, problem="declares no cases")])
+    cases = [case for case in cls.cases if not case.is_empty]
+    if not cases:
+        return iter([Budget(cls.__name__, problem=NOTHING)])
     try:
-        trials = [_Trial(cls, case, element_types, seed, compiler) for case in cls.cases]
+        trials = [_Trial(cls, case, element_types, seed, compiler) for case in cases]
     except Exception as e:  # a user's operator may raise anything
         return iter([Budget(cls.__name__, problem=told(e))])
     return _budgets(trials, element_types)

@@ -9,6 +9,7 @@ import jax
 
 from ...errors import MGraphError
 from ...node import NaryNodeOp
+from ..report import NOTHING
 from ..survey import chosen_operators, rows_of
 from .declared import declared_for
 from .judge import judged
@@ -36,6 +37,8 @@ def check_mutants(
 def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
     if cls.composite or not hasattr(cls, "backward_ops"):
         return MutantRow(cls.__name__, cls.type, (), note="no rule of its own")
+    if cls.cases and all(case.is_empty for case in cls.cases):
+        return MutantRow(cls.__name__, cls.type, (), problem=NOTHING)
     try:
         # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
         with jax.enable_x64(True), jax.disable_jit():

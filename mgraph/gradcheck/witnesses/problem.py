@@ -76,6 +76,12 @@ class Problem(Contraction):
             for answer in self._by_both(rule_set)
         ]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compare: no element of an input or of an output."""
+        outputs = sum(a.size for a in self.adjoint if a is not None)
+        return not outputs or not sum(p.size for p in self.point)
+
     def note(self, note: str) -> None:
         """Say once which witness is missing."""
         if note not in self.notes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import jax
@@ -12,7 +14,8 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
 from mgraph.cases import Case, Convention
-from mgraph.gradcheck import GradientCheck, LossReport, check_loss
+from mgraph.gradcheck import GradientCheck, LossReport, check_budgets, check_loss, check_mutants
+from mgraph.gradcheck.report import NOTHING
 from mgraph.gradcheck.survey import OperatorReport, check_operator, with_failures
 
 
@@ -302,6 +305,79 @@ def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
     report = check_gradients(lambda x: x * Stopped(x), (2,))
     assert not report.ok and report.note == "no gradient by design: stopped"
     assert check_gradients(lambda x: x * (x > 0.1), (2,)).note == ""
+
+
+def test_cases_without_elements_are_not_ok() -> None:
+    class Elementless(UnaryNodeOp):
+        """Wrong, on a case that cannot tell."""
+
+        type = "elementless"
+        cases = (Case((0, 3)),)
+
+        def forward_ops(self, x):
+            return jnp.sin(x)
+
+        def backward_ops(self, adj, val, x):
+            return (7 * adj,)
+
+    class AlsoRight(Elementless):
+        type = "also right"
+        cases = (Case((0, 3)), Case((2, 3)))
+
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.cos(x),)
+
+    assert check_gradients(Elementless, (2, 0)).checks[0].verdict == NOTHING
+    row = check_operator(Elementless, quick=True)
+    assert not row.ok and row.verdict == NOTHING
+    report = check_gradients(AlsoRight)
+    assert report.ok and report.note == f"{NOTHING} in 0x3"
+    module = {"module": Elementless.__module__}
+    assert [row.problem for row in check_mutants(["Elementless"], **module).rows] == [NOTHING]
+    assert [row.problem for row in check_budgets(["Elementless"], **module).rows] == [NOTHING]
+
+
+def test_reports_can_be_copied() -> None:
+    report = check_gradients(mgraph.dot, (2, 3), (3, 4), fields={"scale": 0.5})
+    for again in (copy.deepcopy(report), pickle.loads(pickle.dumps(report))):
+        assert again == report and str(again) == str(report)
+        example = again.checks[0].example
+        assert example.case == report.checks[0].example.case and example.case.fields == {"scale": 0.5}
+        with pytest.raises(TypeError, match="item assignment"):
+            example.case.fields["scale"] = 1.0
+
+
+def test_calls_that_cannot_be_are_refused() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"dot: missing .* argument: 'b'; it was given 1 children\n  at .*py:"
+    ):
+        check_gradients(mgraph.dot, values=[np.ones((2, 3))])
+    with pytest.raises(ArgumentError, match="expected a seed from 0 to .*, got -1"):
+        check_gradients(mgraph.sin, (3,), seed=-1)
+
+
+def test_a_missing_gradient_does_not_accuse_the_other_child() -> None:
+    class Half(Product):
+        def backward_ops(self, adj, val, a, b):
+            return adj * b * jnp.cos(a), None
+
+    first, second = check_gradients(Half, (3,), (3,), thorough=True).checks
+    assert first.ok and "second" not in first.differences
+    assert {"jax", "differences", "second"} <= set(second.objections)
+
+
+def test_a_gradient_that_is_not_a_number_is_named() -> None:
+    class Masked(UnaryNodeOp):
+        type = "masked"
+
+        def forward_ops(self, x):
+            return jnp.where(jnp.isnan(x), 0.0, 2 * x)
+
+        def backward_ops(self, adj, val, x):
+            return (2 * adj + 0 * x,)
+
+    (check,) = check_gradients(Masked, values=[np.array([np.nan, 1.0])]).checks
+    assert "(nan instead of 0.0e+00 at [0])" in check.verdict
 
 
 def test_objections_come_before_what_could_not_be_evaluated() -> None:
