@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from ...errors import MGraphError
+from ...errors import told
 from ...node import NaryNodeOp
 from ..report import NOTHING
 from ..survey import chosen_operators, rows_of
@@ -43,8 +43,8 @@ def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
         # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
         with jax.enable_x64(True), jax.disable_jit():
             verdicts = tuple(judged(cls, seed))
-    except MGraphError as e:
-        return MutantRow(cls.__name__, cls.type, (), problem=str(e).split("\n")[0])
+    except Exception as e:  # a user's operator may raise anything
+        return MutantRow(cls.__name__, cls.type, (), problem=told(e))
     used = {v.declared for v in verdicts}
     stale = tuple(change for change in declared_for(cls) if change not in used)
     return MutantRow(cls.__name__, cls.type, verdicts, stale)

@@ -291,6 +291,21 @@ def test_a_table_of_operators_says_which_witness_is_missing() -> None:
     assert wrong.verdict.startswith("WRONG: differences (wrong by ") and wrong.failure is None
 
 
+def test_mutants_of_what_jax_cannot_differentiate_are_no_crash() -> None:
+    class Called(UnaryNodeOp):
+        type = "called by the host"
+        cases = (Case((2,)),)
+
+        def forward_ops(self, x):
+            return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.cos(x),)
+
+    (row,) = check_mutants([Called.type], Called.__module__).rows
+    assert row.problem.startswith("ValueError: Pure callbacks do not support JVP")
+
+
 def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
     class Stopped(UnaryNodeOp):
         type = "stopped"
