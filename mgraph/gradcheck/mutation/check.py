@@ -13,6 +13,7 @@ from ..report import NOTHING
 from ..survey import chosen_operators, rows_of
 from .declared import declared_for
 from .judge import judged
+from .loops import ending_loops
 from .report import MutantReport, MutantRow
 
 
@@ -41,7 +42,7 @@ def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
         return MutantRow(cls.__name__, cls.type, (), problem=NOTHING)
     try:
         # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
-        with jax.enable_x64(True), jax.disable_jit():
+        with jax.enable_x64(True), jax.disable_jit(), ending_loops():
             verdicts = tuple(judged(cls, seed))
     except Exception as e:  # a user's operator may raise anything
         return MutantRow(cls.__name__, cls.type, (), problem=told(e))

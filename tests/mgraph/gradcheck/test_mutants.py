@@ -8,6 +8,7 @@ import re
 import textwrap
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -66,6 +67,19 @@ class SquareMatrixOp(NaryNodeOp):
 
     def backward_ops(self, adj, val, x):
         return (jnp.broadcast_to(adj, x.shape) * x.shape[0],)
+
+
+class CubeByLoopOp(UnaryNodeOp):
+    """A rule that counts; a mutant of it may never be done."""
+
+    type = "cube by loop"
+    cases = (Case((2,), domain="distinct"),)
+
+    def forward_ops(self, x):
+        return x * x * x
+
+    def backward_ops(self, adj, val, x):
+        return (jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * x), (0, 3 * adj))[1],)
 
 
 class WrongRuleOp(UnaryNodeOp):
@@ -181,6 +195,14 @@ def test_a_weak_case_leaves_survivors() -> None:
         "x.shape[0] -> x.shape[1]": "differs at an axis more",
         "x.shape[0] -> x.shape[-1]": "differs at an axis more",
     }
+
+
+def test_a_mutant_whose_loop_never_ends_is_seen() -> None:
+    (row,) = check_mutants(["cube by loop"], TRIAL).rows
+    killed = {v.mutant.change: v.killers for v in row.verdicts}
+    assert killed["c[0] + 1 -> c[0]"] == ("raises",)
+    assert killed["c[0] < 2 -> c[0] < 3"] == ("jax", "differences")
+    assert row.ok, row
 
 
 def test_a_rule_that_is_wrong_is_not_mutated() -> None:
