@@ -165,12 +165,14 @@ def _check_cases(target: Callable[..., Node], cases: Sequence[Case], settings: _
         _check_case(target, case, replace(settings, seed=settings.seed + i, eager=i == 0))
         for i, case in enumerate(cases)
     ]
-    notes = dict.fromkeys(report.note for report in reports if report.note)
-    empty = [any(c.problem == NOTHING for c in report.checks) for report in reports]
-    if not all(empty):  # the others were compared
-        notes |= {f"{NOTHING} in {case}": None for case, none in zip(cases, empty, strict=True) if none}
+    some = any(NOTHING not in report.note for report in reports)
+    each = [
+        report.note.replace(NOTHING, f"{NOTHING} in {case}") if some else report.note
+        for case, report in zip(cases, reports, strict=True)
+    ]
+    notes = dict.fromkeys(filter(None, each))
     checks = tuple(
-        replace(c, name=f"{case} {c.name}", problem=c.problem if c.problem != NOTHING or all(empty) else "")
+        replace(c, name=f"{case} {c.name}")
         for case, report in zip(cases, reports, strict=True)
         for c in report.checks
     )
@@ -309,7 +311,7 @@ def _checks(
         ]
     )
     if problem.is_empty:
-        return tuple(replace(c, problem=c.problem or NOTHING) for c in checks)
+        problem.note(NOTHING)
     if not problem.undefined:
         return checks
     undefined = f"NaN or infinity in the value at these inputs{way_out}"

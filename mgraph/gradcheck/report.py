@@ -52,7 +52,7 @@ has a bound of its own, in ``GradientCheck.allowed``.
 """
 
 NOTHING = "nothing was compared: the inputs or the value have no elements"
-"""The problem of a check of empty arrays."""
+"""The note of a check of empty arrays, and the problem of an operator whose cases are all empty."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rule - jax": ("jax",),

@@ -22,7 +22,7 @@ from ..names import meant
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import QUICK_CASES, check_gradients, check_quickly
-from .report import GradientReport, cells, columns_of, finite, largest, verdict
+from .report import NOTHING, GradientReport, cells, columns_of, finite, largest, verdict
 from .shrinking.smallest import SECONDS, SmallestFailure, smallest_failure
 
 Operator = type[NaryNodeOp]
@@ -183,7 +183,8 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
     skipped = () if cls.gradient_is_derivative and cls.differentiable else _DERIVATIVES
     differences = largest(check.differences for check in report.checks)
     differences = {w: d for w, d in differences.items() if w not in skipped}
-    problem = next((check.problem for check in report.checks if check.problem), "")
+    nothing = NOTHING if NOTHING in report.note.split("; ") else ""
+    problem = next((check.problem for check in report.checks if check.problem), nothing)
     return OperatorRow(cls.__name__, cls.type, cases, differences, problem, report)
 
 

@@ -342,7 +342,8 @@ def test_cases_without_elements_are_not_ok() -> None:
         def backward_ops(self, adj, val, x):
             return (adj * jnp.cos(x),)
 
-    assert check_gradients(Elementless, (2, 0)).checks[0].verdict == NOTHING
+    alone = check_gradients(Elementless, (2, 0))
+    assert alone.ok and alone.note == NOTHING
     row = check_operator(Elementless, quick=True)
     assert not row.ok and row.verdict == NOTHING
     report = check_gradients(AlsoRight)
