@@ -102,9 +102,11 @@ class Session:
                 self.validation = Validation.from_options(options, model.options, vocabs)
                 if self.validation:
                     self.validation.register(self.state)
-        self._validates = self._processes.shared(self.validation is not None)
-        for name in VALIDATORS if self._validates else ():
-            setattr(self.state, name, self._processes.shared(getattr(self.state, name)))
+        known = {name: getattr(self.state, name) for name in VALIDATORS} if self.validation else None
+        first = self._processes.shared(known)
+        self._validates = first is not None
+        for name, value in (first or {}).items():
+            setattr(self.state, name, value)
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
         sizes = fitting(self.learner, options)
         begun = self.state.batches > 0
