@@ -106,6 +106,7 @@ def compare_updates(job: Job, rounds: int) -> int:
         candidates = {str(row): _marian_candidate(job, row) for row in marian}
         for row, child in children.items():
             ready = child.ask("prepare")
+            child.ask("rest")
             print(f"{row}: {ready['shapes']} programs ready after {ready['seconds']:.1f} s", flush=True)
             candidates[str(row)] = partial(_seconds_per_word, child)
         taken = alternate(candidates, rounds, warm_up=0)
@@ -144,9 +145,10 @@ def _child(job: Job, row: Row) -> Iterator[Child]:
 
 def _seconds_per_word(child: Child) -> float:
     """Of the second of two runs: in the first, memory is mapped for all shapes, and again after the other
-    rows' turns, in which a system may have taken what was idle."""
+    rows' turns, for which it was given back."""
     child.ask("run")
     found = child.ask("run")
+    child.ask("rest")
     return float(found["seconds"]) / int(found["words"])
 
 

@@ -2,7 +2,8 @@
 
 In the rules ``h`` is the normalized row and ``r`` one over its deviation. Marian, on CPU and GPU, multiplies
 the gradient by gamma after reducing over the row, not before, which is right only where gamma is constant;
-its formulas are the rule set ``"marian"``.
+its formulas are the rule set ``"marian"``, but for one: its RMS norm without beta, on CPU only, reduces the
+row without the gradient, so that words of padding have gradients, too.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: 
     Gradient: by ``x`` ``(d - h mean(d h)) / s`` with ``d = gamma adj`` and s the root, in float16 cut to its
     largest number; by ``gamma`` ``adj h``, by ``beta`` ``adj``.
     Differs: Marian multiplies by gamma after the mean, not before, which is right only where gamma is
-    constant; the rule set ``"marian"`` does too.
+    constant; the rule set ``"marian"`` does too. Without beta, on CPU, Marian has ``mean(h)`` for
+    ``mean(d h)``; no rule set does.
     Source: Zhang and Sennrich 2019; Marian, ``rmsNorm``.
     """
     return _normalize(RMSNormalizationOp, x, gamma, beta, eps)

@@ -256,10 +256,9 @@ class LaneLoop:
         extended, column = self._extended(weights, sentences, beam, made)
         if ranking is not None:
             extended = _without_hopeless(extended, column, sentences, ranking)
-        full = extended.steps >= shape.capacity
-        for step in made:
-            full |= False if step.full is None else step.full > 0
-        full &= extended.slots > 0
+        full = (extended.steps >= shape.capacity) & (extended.slots > 0)
+        for step in made:  # without places for its words, the step itself is wrong
+            full |= False if step.full is None else before & (step.full > 0)
         extended = replace(extended, slots=jnp.where(full, 0, extended.slots))
         # Past the end of an array nothing is written.
         desks = jnp.where(before, state.desks, shape.desks)

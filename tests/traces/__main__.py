@@ -13,7 +13,9 @@ import jax
 import mgraph
 
 from .check import check
+from .draws import draw
 from .make import make
+from .row import Row
 from .rows import ROWS, SMALL
 
 
@@ -25,7 +27,21 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--check", action="store_true", help="train ourselves and compare")
     top.add_argument("--rows", nargs="+", default=[], metavar="NAME", help="these rows only")
     top.add_argument("--small", action="store_true", help="the rows of the tests instead")
+    top.add_argument(
+        "--random", nargs=2, type=int, metavar=("COUNT", "SEED"), help="so many drawn rows instead"
+    )
     return top
+
+
+def outcome(row: Row, folder: Path, may_refuse: bool) -> str:
+    """How near we come to Marian, after "=" or "≠". may_refuse: whether Marian may refuse to train it."""
+    refused = folder / row.name / "refused.txt"
+    if refused.exists():
+        return f"{'=' if may_refuse else '≠'} Marian refuses: {refused.read_text().strip()}"
+    try:
+        return f"= {check(row, folder)}"
+    except Exception as error:
+        return f"≠ {type(error).__name__}: {error}"
 
 
 def main() -> int:
@@ -33,18 +49,14 @@ def main() -> int:
     options = parser().parse_args()
     if options.make and not shutil.which("pymarian"):
         parser().error("--make needs the command pymarian, of `pip install pymarian`")
-    wanted = [
-        row for row in (SMALL if options.small else ROWS) if not options.rows or row.name in options.rows
-    ]
+    table = draw(*options.random) if options.random else SMALL if options.small else ROWS
+    wanted = [row for row in table if not options.rows or row.name in options.rows]
     if options.make:
         make(options.folder, wanted)
     differ = 0
     for row in wanted if options.check else ():
         since = time.monotonic()
-        try:
-            found = f"= {check(row, options.folder)}"
-        except Exception as error:
-            found = f"≠ {type(error).__name__}: {error}"
+        found = outcome(row, options.folder, may_refuse=bool(options.random))
         differ += found.startswith("≠")
         print(f"{row.name:22} {found}; {time.monotonic() - since:.0f} s", flush=True)
         mgraph.clear_programs()

@@ -108,18 +108,27 @@ def train(row: Row, texts: Path, start: Path, work: Path, *more: str) -> tuple[l
 
 
 def make(folder: Path, rows: Iterable[Row]) -> None:
-    """Make these rows, with the text and the models that they start from."""
-    texts, starts = folder / "text", folder / "starts"
-    make_text(texts)
-    wanted = list(rows)
-    for start in dict.fromkeys(row.start for row in wanted):
-        make_start(start, texts.resolve(), (starts / f"{start.name}.npz").resolve())
-    for row in wanted:
-        own, first = folder / row.name, (starts / f"{row.start.name}.npz").resolve()
-        own.mkdir(parents=True, exist_ok=True)
-        work = own.resolve() / "work"
-        lines, model = train(row, texts.resolve(), first, work)
-        (own / "log.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        np.save(own / "changes.npy", changes(read_npz(first), read_npz(model)))
-        shutil.rmtree(work)
+    """Make these rows, with the text and the models that they start from.
+
+    Of a row that Marian refuses, its reason is kept: ROW/refused.txt.
+    """
+    make_text(folder / "text")
+    for row in rows:
+        own = folder / row.name
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir(parents=True)
+        try:
+            _make_row(row, folder.resolve())
+        except MarianRefused as error:
+            (own / "refused.txt").write_text(f"{error}\n", encoding="utf-8")
         print(row.name, flush=True)
+
+
+def _make_row(row: Row, folder: Path) -> None:
+    texts, own, start = folder / "text", folder / row.name, folder / "starts" / f"{row.start.name}.npz"
+    if not start.exists():
+        make_start(row.start, texts, start)
+    lines, model = train(row, texts, start, own / "work")
+    (own / "log.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    np.save(own / "changes.npy", changes(read_npz(start), read_npz(model)))
+    shutil.rmtree(own / "work")

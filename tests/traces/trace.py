@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-STAMP = re.compile(r"^\[[^]]*\] ")
+STAMP = re.compile(r"^\[\d[^]]*\] ")
 TIMES = re.compile(r" : Time \S+ : \S+ words/s")
-KEPT = ("Ep. ", "Seen ", "Starting ")
+KEPT = ("Ep. ", "Seen ", "Starting ", "[valid] Ep. ")
 
 
 def kept(lines: Iterable[str]) -> list[str]:

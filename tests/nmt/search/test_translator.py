@@ -13,7 +13,10 @@ import pytest
 
 from nmt import Embedder, OptionError, Scorer, Trainer, Translator
 from nmt.cli import main
+from nmt.search.beam_search import BeamSearch
+from nmt.search.lane_sizes import LaneSize
 from nmt.search.results import AttentionError
+from nmt.search.schedule import Waiting
 from nmt.text.parallel import ParallelTextError
 from tests.helpers.places import DATA, SHIPPED
 
@@ -209,3 +212,17 @@ def test_the_command_takes_several_files_and_logs_what_is_best(tmp_path, capfd) 
     assert len(printed) == 8 and printed[2] == printed[3] and printed[2].startswith("1 |||  ||| 0-0 ||| F0= ")
     number, text, links, *_ = printed[0].split(" ||| ")
     assert f"Best translation {number} : {text} ||| {links}\n" in capfd.readouterr().err
+
+
+def test_a_beam_without_places_for_its_words_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that is in its last step, which is as wrong as any other."""
+    options = {"beam_size": 6, "max_length_factor": 0.2, "n_best": True}
+    lines, again = ["the cat sees the red house"], []
+    monkeypatch.setattr(Waiting, "again", lambda *args, own=Waiting.again: (again.append(args), own(*args)))
+    monkeypatch.setattr(BeamSearch, "size", BeamSearch.whole)
+    [whole] = translator("right-left-transformer", **options).translate(lines, return_scores=True)
+    assert max(len(h.words) for h in whole.hypotheses) == 2 and not again
+    # The second step needs seven places: one has the word that all six continue.
+    monkeypatch.setattr(BeamSearch, "size", lambda search, length: LaneSize(length, search.limit(length), 6))
+    [found] = translator("right-left-transformer", **options).translate(lines, return_scores=True)
+    assert len(again) == 1 and found.scores == pytest.approx(whole.scores, abs=1e-5)
