@@ -1,0 +1,49 @@
+"""The models that commands are drawn for: small, of many types, trained by Marian."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.helpers.places import DATA, SHIPPED
+from tests.matrix import marian
+from tests.matrix.small import SMALL
+
+# What Marian makes of the last depends on the padding of a batch.
+LEFT_OUT = ("lm", "lm-transformer", "transformer-new")
+
+
+class Known(NamedTuple):
+    """A model, and lines that it has words for.
+
+    marian_exact: whether our decoder needs the option to be Marian's. pieces: whether its vocabularies are
+    SentencePiece's.
+    """
+
+    name: str
+    model: str
+    vocabs: tuple[str, ...]
+    sources: tuple[tuple[str, ...], ...]
+    target: tuple[str, ...]
+    marian_exact: bool = False
+    pieces: bool = False
+
+
+def known() -> list[Known]:
+    """The shipped model of numbers, and those of the matrix's tests."""
+    numbers = (_lines(DATA / "numbers" / f"input.{language}") for language in ("en", "de"))
+    source, target = (tuple(line for line in lines if line.isascii()) for lines in numbers)
+    vocab = str(SHIPPED / "vocab.spm")
+    found = [Known("numbers", str(SHIPPED / "model.npz"), (vocab, vocab), (source,), target, pieces=True)]
+    texts = DATA / "matrix" / "corpus"
+    for row in SMALL:
+        if row.name not in LEFT_OUT:
+            *sources, target = (_lines(texts / f"test.{stream}") for stream in marian.streams(row))
+            vocabs = tuple(marian.vocabs(row, texts))
+            model = str(DATA / "matrix" / row.name / "model.npz")
+            found.append(Known(row.name, model, vocabs, tuple(sources), target, row.name == "prenorm"))
+    return found
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8").splitlines())

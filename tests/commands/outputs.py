@@ -1,0 +1,74 @@
+"""What Marian and we print for a command, and where that differs."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.cli import main
+
+from .draws import Command
+
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
+RELATIVE, ABSOLUTE = 2e-4, 2e-6
+
+
+class Output(NamedTuple):
+    """What a command printed, its messages, and its exit status."""
+
+    text: str
+    messages: str
+    status: int
+
+
+def marian(command: Command, folder: Path) -> Output:
+    """By ``pymarian`` in the folder of the command's files, on one thread, sentence by sentence."""
+    done = subprocess.run(
+        ["pymarian", *command.one_by_one, "--cpu-threads", "1", "--quiet"],
+        input=command.stdin.encode(),
+        capture_output=True,
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    return Output(
+        *(stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr)), done.returncode
+    )
+
+
+def ours(command: Command, folder: Path) -> Output:
+    """By our command line in this process, in batches, in the folder of the command's files."""
+    exact = command.marian_exact and command.arguments[0] == "decode"
+    words = [*command.arguments, *(["--marian-exact"] if exact else []), "--quiet"]
+    printed, messages = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline=""), io.StringIO()
+    before, given = os.getcwd(), sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(command.stdin.encode()), encoding="utf-8", newline="")
+    os.chdir(folder)
+    try:
+        with redirect_stdout(printed), redirect_stderr(messages):
+            status = main(words)
+    finally:
+        os.chdir(before)
+        sys.stdin = given
+    printed.flush()
+    return Output(printed.buffer.getvalue().decode(), messages.getvalue(), status)  # type: ignore[attr-defined]
+
+
+def differences(theirs: Output, ours: Output) -> Sequence[tuple[str, str]]:
+    """The lines that differ, Marian's first: in more than the last digits of numbers."""
+    lines = zip_longest(theirs.text.split("\n"), ours.text.split("\n"), fillvalue="(no such line)")
+    return [(one, other) for one, other in lines if not _same(one, other)]
+
+
+def _same(one: str, other: str) -> bool:
+    if NUMBER.sub("0.0", one) != NUMBER.sub("0.0", other):
+        return False
+    pairs = zip(*([float(number) for number in NUMBER.findall(line)] for line in (one, other)), strict=True)
+    return all(abs(x - y) <= RELATIVE * max(1, abs(x)) + ABSOLUTE for x, y in pairs)
