@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from mgraph.files.items import read_npz
+from nmt.settings import TRAIN
+from nmt.settings.config import parse
 from tests.helpers import places
 from tests.helpers.marian_lines import Different
 from tests.matrix.row import merged
-from tests.traces import ours, rows
+from tests.traces import draws, ours, rows
 from tests.traces.check import check
 from tests.traces.comparison import COST, compare_lines, compare_parameters
 from tests.traces.trace import changes, kept
@@ -92,6 +94,15 @@ def test_every_option_is_in_a_row():
     assert {row.start for row in rows.ROWS} == set(rows.STARTS.values())
 
 
+def test_drawn_trainings_come_from_their_seed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(DATA / "text")
+    drawn = draws.draw(40, 3)
+    assert drawn == draws.draw(40, 3) and drawn[:9] == draws.draw(9, 3) != draws.draw(9, 4)
+    for row in drawn:
+        assert not draws.UNSOUND.search(row.start.options)
+        assert parse(TRAIN, row.arguments).after_batches == 20
+
+
 def test_the_last_of_an_option_counts():
     assert merged("--a 1 2 --b --a 3") == "--a 3 --b"
 
@@ -99,6 +110,8 @@ def test_the_last_of_an_option_counts():
 def test_times_are_not_kept():
     log = "[2026-01-01 00:00:00] Ep. 1 : Up. 1 : Cost 2.5 : Time 0.04s : 508.67 words/s : gNorm 0.1\n[data] x"
     assert kept(log.splitlines()) == ["Ep. 1 : Up. 1 : Cost 2.5 : gNorm 0.1"]
+    valid = "[valid] Ep. 1 : Up. 7 : perplexity : 8.18577 : new best"
+    assert kept([f"[2026-01-01 00:00:00] {valid}"]) == kept([valid]) == [valid]
 
 
 def test_numbers_may_differ_a_little():
