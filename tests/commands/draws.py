@@ -26,14 +26,8 @@ BATCHES = (
 COSTS = ("", "", "", "--skip-cost")
 DECODE = (BEAMS, PENALTIES, CROPS, FACTORS, WORDS, LISTS, ALIGNMENTS, BATCHES, COSTS)
 PIECES = ("", "--no-spm-decode", "--no-spm-encode")
-SUMMARIES = (
-    "",
-    "",
-    "",
-    "--summary",
-    *(f"--summary {kind}" for kind in ("perplexity", "ce-mean-words", "ce-sum")),
-)
-SCORE = (("", "", "-n"), LISTS[::2], ALIGNMENTS, SUMMARIES, CROPS, BATCHES)
+SUMMARIES = ("", "", "", "--summary", "--summary perplexity", "--summary ce-mean-words", "--summary ce-sum")
+SCORE = (("", "", "-n"), ("", "--word-scores"), ALIGNMENTS, SUMMARIES, CROPS, BATCHES)
 WEIGHTS = ("0.3", "0.5", "1", "2")
 # Lines that nobody expects; a tab would be a field of its own.
 ODD = (

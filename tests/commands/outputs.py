@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -47,18 +47,16 @@ def ours(command: Command, folder: Path) -> Output:
     """By our command line in this process, in batches, in the folder of the command's files."""
     exact = command.marian_exact and command.arguments[0] == "decode"
     words = [*command.arguments, *(["--marian-exact"] if exact else []), "--quiet"]
-    printed, messages = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline=""), io.StringIO()
-    before, given = os.getcwd(), sys.stdin
+    written, messages, before = io.BytesIO(), io.StringIO(), sys.stdin
+    printed = io.TextIOWrapper(written, encoding="utf-8", newline="")
     sys.stdin = io.TextIOWrapper(io.BytesIO(command.stdin.encode()), encoding="utf-8", newline="")
-    os.chdir(folder)
     try:
-        with redirect_stdout(printed), redirect_stderr(messages):
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(messages):
             status = main(words)
     finally:
-        os.chdir(before)
-        sys.stdin = given
+        sys.stdin = before
     printed.flush()
-    return Output(printed.buffer.getvalue().decode(), messages.getvalue(), status)  # type: ignore[attr-defined]
+    return Output(written.getvalue().decode(), messages.getvalue(), status)
 
 
 def differences(theirs: Output, ours: Output) -> Sequence[tuple[str, str]]:

@@ -21,27 +21,14 @@ def test_commands_come_from_their_seed():
 
 
 def test_marian_gets_a_command_sentence_by_sentence():
-    command = draws.Command(
-        "x", ("decode", "--mini-batch", "3", "-b", "2", "--maxi-batch", "9"), {}, "", False
-    )
+    words = tuple("decode --mini-batch 3 -b 2 --maxi-batch 9".split())
+    command = draws.Command("x", words, {}, "", False)
     assert command.one_by_one == ["decode", "-b", "2", "--mini-batch", "1", "--maxi-batch", "1"]
 
 
 def test_our_output_is_that_of_the_command_line(tmp_path: Path):
     numbers = next(model for model in known() if model.name == "numbers")
-    words = (
-        "decode",
-        "-m",
-        numbers.model,
-        "-v",
-        *numbers.vocabs,
-        "-i",
-        "text",
-        "-b",
-        "2",
-        "--mini-batch",
-        "4",
-    )
+    words = ("decode", "-m", numbers.model, "-v", *numbers.vocabs, *"-i text -b 2 --mini-batch 4".split())
     command = draws.Command("numbers", words, {}, "", False)
     (tmp_path / "text").write_text("six\n\nforty-two\n")
     assert ours(command, tmp_path) == Output("sechs\n\nzweiundvierzig\n", "", 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 
 from ..matrix import draws
 from .row import Row, Start
@@ -109,7 +108,7 @@ def draw(count: int, seed: int) -> list[Row]:
 
 
 def _row(generator: random.Random, name: str) -> Row:
-    start = Start(name, next(_sound(generator)))
+    start = Start(name, _sound(generator))
     options = " ".join(filter(None, map(generator.choice, GROUPS)))
     alignable = len(start.streams) == 2 and "--right-left" not in start.options and "-crop" not in options
     if alignable and generator.random() < 0.25:
@@ -121,9 +120,9 @@ def _row(generator: random.Random, name: str) -> Row:
     return Row(name, start, f"--after-batches 20 {options}")
 
 
-def _sound(generator: random.Random) -> Iterator[str]:
-    """Architectures without dropout, of which Marian's training does not depend on padding."""
+def _sound(generator: random.Random) -> str:
+    """An architecture without dropout, of which Marian's training does not depend on padding."""
     while True:
         (drawn,) = draws.draw(1, generator.randrange(2**32))
         if not UNSOUND.search(drawn.options):
-            yield drawn.options
+            return drawn.options

@@ -113,21 +113,24 @@ def make(folder: Path, rows: Iterable[Row]) -> None:
     Of a row that Marian refuses, its reason is kept: ROW/refused.txt.
     """
     make_text(folder / "text")
+    made = set[Start]()
     for row in rows:
         own = folder / row.name
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir(parents=True)
         try:
-            _make_row(row, folder.resolve())
+            _make_row(row, folder.resolve(), made)
         except MarianRefused as error:
             (own / "refused.txt").write_text(f"{error}\n", encoding="utf-8")
         print(row.name, flush=True)
 
 
-def _make_row(row: Row, folder: Path) -> None:
+def _make_row(row: Row, folder: Path, made: set[Start]) -> None:
+    """Make a row, and the model that it starts from unless it is among those ``made``."""
     texts, own, start = folder / "text", folder / row.name, folder / "starts" / f"{row.start.name}.npz"
-    if not start.exists():
+    if row.start not in made:
         make_start(row.start, texts, start)
+        made.add(row.start)
     lines, model = train(row, texts, start, own / "work")
     (own / "log.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     np.save(own / "changes.npy", changes(read_npz(start), read_npz(model)))
