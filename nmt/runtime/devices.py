@@ -21,6 +21,7 @@ import jax
 
 from mgraph import DeviceError
 from mgraph.device import check_process, started
+from nmt.runtime.cores import cores
 from nmt.runtime.launchers import Launch, detection
 
 logger = logging.getLogger(__name__)
@@ -187,13 +188,21 @@ def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
     jax.config.update("jax_platforms", "cpu")
     if count:
         jax.config.update("jax_num_cpu_devices", count)
-    with _environment(dict.fromkeys(THREADS_VARIABLES, str(threads)) if threads else {}):
-        devices = jax.devices()
+    devices = _started(threads)
     name = f"the CPU as {count} devices" if count else "the CPU"
     logger.info("[device] using %s, threads: %s", name, f"at most {threads}" if threads else cores())
     if threads and sys.platform != "linux":
         logger.warning("[device] that XLA keeps this limit was measured on Linux only")
     return tuple(devices)
+
+
+def _started(threads: int = 0) -> list[jax.Device]:
+    """JAX's devices; it starts, if it does not run yet, with so many threads, or one for each core of ours:
+    XLA would count cores that a container gives us too little time for. The user's own variables count."""
+    given = any(name in os.environ for name in THREADS_VARIABLES)
+    limit = {} if given and not threads else dict.fromkeys(THREADS_VARIABLES, str(threads or cores()))
+    with _environment(limit):
+        return jax.devices()
 
 
 def _running_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
@@ -221,7 +230,7 @@ def _start_any(numbers: tuple[int, ...] | None, first: int = 0) -> tuple[jax.Dev
             jax.config.update(option, "all" if taken is None else ",".join(map(str, taken)))
     elif numbers not in ((0,), None):
         raise DeviceError(f"{said}: JAX runs already, with the devices it has")
-    devices, own = jax.devices(), jax.local_devices()
+    devices, own = _started(), jax.local_devices()
     if devices[0].platform == "cpu":
         if numbers != (0,):
             raise DeviceError(f"{said}: JAX finds no such GPU on this machine")
@@ -248,11 +257,6 @@ def _has_own_gpu() -> bool:
     """Whether the launcher gave this process one GPU, which then has the number 0."""
     given = (os.environ.get(name, "") for name in GIVEN_GPUS)
     return any(numbers and "," not in numbers for numbers in given)
-
-
-def cores() -> int:
-    """The number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import platform_of
-from nmt.runtime.devices import cores
+from nmt.runtime.cores import cores
 from nmt.search.lane_sizes import FEW_ROWS, LaneSize
 from nmt.search.results import Hypothesis
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 
 import jax
@@ -11,10 +10,10 @@ import pytest
 
 from mgraph import DeviceError
 from nmt.runtime import devices
+from nmt.runtime.cores import cores
 from tests.helpers.fresh import python
 
 ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
-CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
 
 
 def run(code: str) -> str:
@@ -34,7 +33,7 @@ def test_importing_starts_nothing_and_start_starts_the_cpu() -> None:
 
 def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
     assert run("from nmt.runtime import devices\ndevices.start()\n") == (
-        f"[device] no GPU found, using the CPU, threads: {CORES}\n"
+        f"[device] no GPU found, using the CPU, threads: {cores()}\n"
     )
 
 
@@ -121,7 +120,7 @@ def test_the_cpu_is_divided_into_devices() -> None:
     ).splitlines() == [
         "[device] using the CPU as 3 devices, threads: at most 1",
         "3",
-        f"[device] no GPU found, using the CPU, threads: {CORES}",
+        f"[device] no GPU found, using the CPU, threads: {cores()}",
         "2 1",
         "750.0",
     ]
@@ -139,7 +138,7 @@ import os, time
 
 from nmt.runtime import devices
 
-devices.start(cpu_threads={threads})
+{start}
 import jax
 import jax.numpy as jnp
 
@@ -158,6 +157,15 @@ print((wanted() - before) / (time.perf_counter() - began))
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="needs Linux' scheduler statistics")
-@pytest.mark.parametrize(("threads", "least", "most"), [(1, 0.5, 1.2), (3, 1.8, 3.3)])
-def test_no_more_threads_compute_than_asked_for(threads: int, least: float, most: float) -> None:
-    assert least < float(run(MEASURE.format(threads=threads)).splitlines()[-1]) < most
+@pytest.mark.parametrize(
+    ("start", "least", "most"),
+    [
+        ("devices.start(cpu_threads=1)", 0.5, 1.2),
+        ("devices.start(cpu_threads=3)", 1.8, 3.3),
+        ("devices.cores = lambda: 1; devices.start()", 0.5, 1.2),
+        ("devices.cores = lambda: 3; devices.start()", 1.8, 3.3),
+        ("devices.cores = lambda: 3; os.environ['NPROC'] = '1'; devices.start()", 0.5, 1.2),
+    ],
+)
+def test_no_more_threads_compute_than_asked_for(start: str, least: float, most: float) -> None:
+    assert least < float(run(MEASURE.format(start=start)).splitlines()[-1]) < most
