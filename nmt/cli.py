@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process() -> int:
     """``main`` for a process that ends with it: the collector need not look at all that it leaves, and where
     it ends alone JAX need not wait for the other processes of a training."""
+    _fill_closed_streams()
     try:
         code = main()
     except Exception as error:
@@ -37,6 +38,15 @@ def process() -> int:
     if devices:
         devices.leave_processes(code, code in TOGETHER)
     return code
+
+
+def _fill_closed_streams() -> None:
+    """Let no file that is opened later take the number of a standard stream that is closed (``2>&-``): what C
+    code prints there would end up in it. Messages for a closed standard error are discarded."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        if number == 2:
+            sys.stderr = os.fdopen(number, "w", closefd=False)
+    os.close(number)
 
 
 def hide_false_errors(version: str, environment: MutableMapping[str, str]) -> None:

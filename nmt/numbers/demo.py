@@ -70,5 +70,5 @@ def show_translations(count: int, progress: Callable[[str], None] | None = None)
 
 def _print_over(text: str) -> None:
     """Overwrite the line of progress, on a terminal only."""
-    if sys.stdout.isatty():
+    if sys.stdout and sys.stdout.isatty():
         print(f"\r\x1b[2K{text}", end="", flush=True)

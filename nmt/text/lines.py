@@ -6,6 +6,7 @@ of the words around them. A last line counts even if it is not ended (Marian dro
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -74,7 +75,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     """Open a file to read bytes; ``stdin`` or ``-`` is standard input, ``*.gz`` is decompressed."""
     path = path_text(path)
     if path in STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield _open(sys.stdin, "standard input").buffer
     elif path.endswith(".gz"):
         with _Unpacked(path, "rb") as stream:
             try:
@@ -84,6 +85,13 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     else:
         with open(path, "rb") as stream:
             yield stream
+
+
+def _open(stream: Any, name: str) -> Any:
+    """A standard stream of Python's, which is None if the process was started with it closed."""
+    if stream is None:
+        raise OSError(errno.EBADF, "it is closed", name)
+    return stream
 
 
 class _Unpacked(gzip.GzipFile):
@@ -137,7 +145,7 @@ def open_output(path: str) -> Iterator[BinaryIO]:
     """Open a file to write bytes; ``stdout`` or ``-`` is standard output, ``*.gz`` is compressed.
     OSError, naming the file, if it cannot be written, as on a full disk."""
     if path in STANDARD_OUTPUT:
-        yield sys.stdout.buffer
+        yield _open(sys.stdout, "standard output").buffer
         return
     with io.BufferedWriter(_Output(path, "wb")) as stream:
         if path.endswith(".gz"):

@@ -6,6 +6,7 @@ import io
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -494,3 +495,29 @@ def test_information_for_a_closed_pipe_or_a_full_disk_is_no_traceback(monkeypatc
             assert main(words) == 1
         name = " ".join(["mgraph", *words[:-1]])
         assert capsys.readouterr().err == f"{name}: error: No space left on device\n"
+
+
+def redirected(words: str, redirections: str) -> subprocess.CompletedProcess[str]:
+    """What a process of Python's does whose streams the shell redirects."""
+    command = f"exec {shlex.quote(sys.executable)} {words} {redirections}"
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("redirections", "output", "error", "code"),
+    [
+        ("<&-", "", "mgraph vocab: error: standard input: it is closed\n", 1),
+        ("< /dev/null >&-", "", "mgraph vocab: error: standard output: it is closed\n", 1),
+        ("< /dev/null 2>&-", "</s>: 0\n<unk>: 1", "", 0),
+    ],
+)
+def test_a_closed_standard_stream_is_said(redirections: str, output: str, error: str, code: int) -> None:
+    done = redirected("-m nmt vocab --quiet", redirections)
+    assert (done.stdout, done.stderr, done.returncode) == (output, error, code)
+
+
+@pytest.mark.parametrize("redirections", ["<&-", "2>&-", "<&- 2>&-"])
+def test_no_file_gets_the_number_of_a_closed_standard_stream(redirections: str) -> None:
+    code = "from nmt import cli; cli.main = lambda: print(open('/dev/null').fileno() > 2); cli.process()"
+    done = redirected(f'-c "{code}"', redirections)
+    assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
