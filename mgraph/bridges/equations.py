@@ -100,9 +100,9 @@ class Equation:
 
     def as_custom_call(self) -> list[Node]:
         """The results of a node that keeps the called function's own rule."""
-        operands = dict(zip(self.source.invars, range(len(self.values)), strict=True))
-        chosen = [i for atom, i in operands.items() if not isinstance(atom, core.Literal)]
-        return apply_custom_call(self.source, [self.node(i) for i in chosen])
+        atoms = enumerate(self.source.invars)
+        operands = {atom: i for i, atom in atoms if not isinstance(atom, core.Literal)}
+        return apply_custom_call(self.source, [self.node(i) for i in operands.values()])
 
     def where(self) -> str:
         """The line of the user's function that this equation comes from."""

@@ -170,6 +170,14 @@ def reversed_gradient(x: Any) -> Any:
 reversed_gradient.defvjp(lambda x: (jnp.sin(x), None), lambda _, adj: (-3 * adj,))
 
 
+@jax.custom_vjp
+def scaled(x: Any, factor: Any) -> Any:
+    return x * factor
+
+
+scaled.defvjp(lambda x, factor: (x * factor, factor), lambda factor, adj: (-factor * adj, None))
+
+
 @jax.custom_jvp
 def straight_through(x: Any) -> Any:
     return jnp.round(x)
@@ -224,6 +232,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         (drawn(3, 4),),
     ),
     "rules of their own": (lambda x: wrapped(x, 3), (drawn(2, 3),)),
+    "numbers for rules": (lambda x: scaled(x, 2.0) * scaled(x, 0.5), (drawn(2, 3),)),
     "pairs": (lambda pair: {"b": pair[0] + 1, "a": [pair[1], pair[0]]}, ((drawn(2), drawn(3)),)),
 }
 FORWARD_ONLY = ("while",)
