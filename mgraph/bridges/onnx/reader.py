@@ -57,10 +57,11 @@ class Reader:
                     self.values[name] = value
 
     def _results(self, operation: ReadOperation, inputs: list[Value]) -> list[Value]:
-        nodes = any(isinstance(value, Node) for value in inputs)
-        if not nodes and not operation.has_graphs:
-            return operation.folded(inputs)
-        rule = self.rules.get(operation.kind) if operation.source.domain in ("", "ai.onnx") else None
+        standard = operation.source.domain in ("", "ai.onnx")
+        known = standard and not any(isinstance(value, Node) for value in inputs)
+        if known and not operation.has_graphs and (results := operation.folded(inputs)) is not None:
+            return results
+        rule = self.rules.get(operation.kind) if standard else None
         if rule is None:
             raise UnsupportedOperatorError(
                 f"import_onnx: the operation {operation.kind!r} ({operation.title}) has no counterpart here"
@@ -136,8 +137,8 @@ class ReadOperation:
     def refuse(self, reason: str) -> UnsupportedOperatorError:
         return UnsupportedOperatorError(f"import_onnx: {self.kind} ({self.title}): {reason}")
 
-    def folded(self, inputs: list[Value]) -> list[Value]:
-        """The results for known inputs, computed by ONNX's own reference."""
+    def folded(self, inputs: list[Value]) -> list[Value] | None:
+        """The results for known inputs, computed by ONNX's own reference; ``None`` where that fails."""
         onnx, reference = self.reader.onnx, extra("onnx.reference")
         given = {n: v for n, v in zip(self.source.input, inputs, strict=True) if n}
         infos = [
@@ -149,7 +150,10 @@ class ReadOperation:
         opsets = [onnx.helper.make_opsetid("", self.reader.opset)]
         model = onnx.helper.make_model(body, opset_imports=opsets)
         self._check_sizes(model, given)
-        results = iter(reference.ReferenceEvaluator(model).run(None, given))
+        try:
+            results = iter(reference.ReferenceEvaluator(model).run(None, given))
+        except Exception:  # of whatever kind: GatherElements along axis -1 is a ValueError
+            return None
         return [np.asarray(next(results)) if name else None for name in self.source.output]
 
     def _check_sizes(self, model: Any, given: Mapping[str, np.ndarray]) -> None:

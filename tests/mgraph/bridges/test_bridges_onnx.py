@@ -411,6 +411,23 @@ def test_what_cannot_be_read(graph: ExpressionGraph, tmp_path: Path) -> None:
         import_onnx(graph, path, x)
 
 
+def test_constants_that_the_reference_of_onnx_cannot_compute_with(
+    graph: ExpressionGraph, tmp_path: Path
+) -> None:
+    path, logits = tmp_path / "y.onnx", graph.constant((2, 5), inits.from_tensor(drawn(2, 5)))
+    top = graph.param("w", (2, 1), inits.ones()) * mgraph.cross_entropy(logits, graph.indices([1, 4]))
+    export_onnx(graph, {"y": top}, [], path)
+    back = ExpressionGraph()
+    again = import_onnx(back, path)["y"]
+    np.testing.assert_allclose(back.function(again)(), graph.function(top)(), rtol=1e-6)
+    model = onnx.load(path)
+    model.graph.node[0].domain = "com.microsoft"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    onnx.save(model, path)
+    with pytest.raises(UnsupportedOperatorError, match="has no counterpart here"):
+        import_onnx(back, path)
+
+
 def test_large_models_keep_their_numbers_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
