@@ -25,6 +25,7 @@ PARAMETERS = "mgraph.parameters"
 """Key of the metadata that lists which initializers are parameters."""
 OPSETS = (18, 23)
 EXTERNAL = 1_900_000_000  # bytes; a protocol buffer holds less than 2 GiB
+CHECKED = 1024  # bytes; shapes and axes are constants, too
 
 
 def export_onnx(
@@ -54,9 +55,10 @@ def export_onnx(
     A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx: ``pip
     install 'mgraph-jax[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
     and for operators that can be written neither directly nor by the primitives of their forward;
-    ``BridgeError`` for sizes that cannot be open. An index out of range, which gives NaN here, is an error in
-    ONNX; a row of -inf alone, such as attention to nothing but masked keys, gives NaN there, where softmax
-    gives zeros here, and cross entropy inf.
+    ``BridgeError`` for sizes that cannot be open, and for element types that ONNX does not compute with, as
+    in sums of truth values. An index out of range, which gives NaN here, is an error in ONNX; a row of -inf
+    alone, such as attention to nothing but masked keys, gives NaN there, where softmax gives zeros here, and
+    cross entropy inf.
     """
     check_onnx(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)
@@ -81,6 +83,27 @@ def _save(model: Any, path: str) -> None:
     data = model.SerializeToString()
     with replacing(path) as file:
         file.write(data)
+
+
+def _check(model: Any) -> None:
+    """``BridgeError`` for a model that ONNX does not allow. Its large constants are checked as inputs: ONNX
+    checks no more than 2 GiB in memory."""
+    onnx = extra("onnx")
+    tensors = model.graph.initializer
+    large = [t for t in tensors if len(t.raw_data) > CHECKED]
+    infos = [onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in large]
+    body = onnx.helper.make_graph(
+        model.graph.node,
+        model.graph.name,
+        [*model.graph.input, *infos],
+        model.graph.output,
+        [t for t in tensors if len(t.raw_data) <= CHECKED],
+    )
+    light = onnx.helper.make_model(body, opset_imports=model.opset_import, ir_version=model.ir_version)
+    try:
+        onnx.checker.check_model(light, full_check=True)
+    except (onnx.checker.ValidationError, extra("onnx.shape_inference").InferenceError) as e:
+        raise BridgeError(f"export_onnx: ONNX does not allow this graph: {str(e).strip()[:500]}") from None
 
 
 class _Export:
@@ -124,7 +147,7 @@ class _Export:
         ir_version = helper.find_min_ir_version_for(opsets)
         model = helper.make_model(body, producer_name="mgraph", opset_imports=opsets, ir_version=ir_version)
         helper.set_model_props(model, {PARAMETERS: json.dumps(self.parameters)})
-        extra("onnx").checker.check_model(model)
+        _check(model)
         return model
 
     def _open_axes(self) -> list[Any]:

@@ -17,7 +17,7 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
 from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, from_jax, import_onnx
-from mgraph.bridges.onnx import exporting
+from mgraph.bridges.onnx import exporting, importing
 from mgraph.bridges.onnx.axes import OpenAxes
 from mgraph.gradcheck.survey import own_operators
 from nmt import Translator, numbers
@@ -373,6 +373,8 @@ def test_what_cannot_be_written(graph: ExpressionGraph, tmp_path: Path) -> None:
     top = from_jax(graph, lambda x: jax.lax.while_loop(lambda c: c[0, 0] < 3, lambda c: c + 1, x), x)
     with pytest.raises(UnsupportedOperatorError, match="operator 'while', made at .*test_bridges_onnx.py"):
         export_onnx(graph, top, [x], tmp_path / "y.onnx")
+    with pytest.raises(BridgeError, match=r"ONNX does not allow.*ReduceSum.*tensor\(bool\)"):
+        export_onnx(graph, mgraph.sum(mgraph.cast(x, "bool")), [x], tmp_path / "y.onnx")
     with pytest.raises(ArgumentError, match="operator set from 18"):
         export_onnx(graph, x * 2, [x], tmp_path / "y.onnx", opset=9)
     assert not list(tmp_path.iterdir())
@@ -431,7 +433,9 @@ def test_constants_that_the_reference_of_onnx_cannot_compute_with(
 def test_large_models_keep_their_numbers_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "EXTERNAL", 1000)
+    for module in (exporting, importing):
+        monkeypatch.setattr(module, "EXTERNAL", 1000)
+    monkeypatch.setattr(onnx.checker, "MAXIMUM_PROTOBUF", 4000)
     graph = ExpressionGraph()
     x = graph.input("x", (2, 300))
     w = graph.param("w", (300, 5), inits.from_tensor(drawn(300, 5)))
@@ -439,6 +443,9 @@ def test_large_models_keep_their_numbers_beside_the_file(
     assert (tmp_path / "y.onnx.data").stat().st_size >= 6000
     value = drawn(2, 300).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], value @ w.val(), rtol=1e-4, atol=1e-4)
+    back = ExpressionGraph()
+    import_onnx(back, tmp_path / "y.onnx", back.input("x", (2, 300)))
+    np.testing.assert_array_equal(back.params()["w"].val(), w.val())
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
