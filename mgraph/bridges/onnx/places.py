@@ -22,7 +22,9 @@ RULES: dict[type, Rule] = {
     shape.ReshapeNodeOp: lambda w, o, x: w.op(
         "Reshape", x, w.dims(o.operator.to), allowzero=int(0 in o.operator.to)
     ),
-    shape.TransposeNodeOp: lambda w, o, x: w.op("Transpose", x, perm=list(o.operator.axes)),
+    shape.TransposeNodeOp: lambda w, o, x: (
+        w.op("Transpose", x, perm=list(o.operator.axes)) if o.operator.axes else x
+    ),
     shape.ConcatenateNodeOp: lambda w, o, *xs: w.op("Concat", *xs, axis=o.operator.axis),
 }
 """The rules by class."""

@@ -282,6 +282,12 @@ def test_open_axes(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"][0], expected, rtol=1e-6, atol=1e-6)
 
 
+def test_a_scalar_transposed(graph: ExpressionGraph, tmp_path: Path) -> None:
+    x = graph.input("x", ())
+    export_onnx(graph, {"y": mgraph.transpose(x) * 2}, [x], tmp_path / "y.onnx")
+    assert run(tmp_path / "y.onnx", x=np.array(3, np.float32))["y"] == 6
+
+
 def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     path = tmp_path / "y.onnx"
