@@ -255,7 +255,7 @@ VALUES: dict[str, ReadRule] = {
     "Not": _jax(jnp.logical_not),
     "Or": _jax(jnp.logical_or),
     "Pow": _pow,
-    "Reciprocal": lambda o, x: div(1.0, o.node(x)),
+    "Reciprocal": _jax(lambda x: 1 / x),
     "ReduceLogSumExp": _reduction(reduce.logsumexp),
     "ReduceMax": _reduction(reduce.max),
     "ReduceMean": _reduction(reduce.mean),

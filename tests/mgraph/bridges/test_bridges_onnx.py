@@ -282,10 +282,13 @@ def test_open_axes(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"][0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_scalar_transposed(graph: ExpressionGraph, tmp_path: Path) -> None:
+def test_scalars_stay_scalars(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", ())
-    export_onnx(graph, {"y": mgraph.transpose(x) * 2}, [x], tmp_path / "y.onnx")
-    assert run(tmp_path / "y.onnx", x=np.array(3, np.float32))["y"] == 6
+    tops = {"transposed": mgraph.transpose(x) * 2, "root": from_jax(graph, jax.lax.rsqrt, x)}
+    export_onnx(graph, tops, [x], tmp_path / "y.onnx")
+    assert run(tmp_path / "y.onnx", x=np.array(4, np.float32)) == {"transposed": 8, "root": 0.5}
+    back = import_onnx(graph, tmp_path / "y.onnx", x)
+    assert {name: node.shape for name, node in back.items()} == {"transposed": (), "root": ()}
 
 
 def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> None:
