@@ -135,6 +135,11 @@ def _differ(w: Writer, a: Name, b: Name) -> Name:
 # ---------------------------------------------------------------- along an axis
 
 
+def _inner(type_: Type) -> Type:
+    """The element type to sum numbers of ``type_`` in."""
+    return Type(np.promote_types(type_.dtype, np.float32).name)
+
+
 def _mean_square(w: Writer, x: Name, axis: int) -> Name:
     return w.op("ReduceMean", w.op("Mul", x, x), w.ints(axis), keepdims=1)
 
@@ -170,7 +175,7 @@ def _cross_entropy(w: Writer, o: Operation, type_: Type, logits: Name, labels: N
     """The loss of logits whose other axes are those of the first child, and the logarithm of the sum of their
     exponentials."""
     alpha = o.operator.alpha
-    inner = Type(np.promote_types(o.specs[0].type.dtype, np.float32).name)
+    inner = _inner(o.specs[0].type)
     logits = w.cast(logits, inner) if inner is not o.specs[0].type else logits
     logs = w.op("LogSoftmax", logits, axis=-1)
     column = w.op("Reshape", w.cast(labels, Type.int64), w.dims((*o.specs[0].shape[:-1], 1)))
@@ -192,24 +197,26 @@ def _top(w: Writer, o: Operation, x: Name, k: int) -> tuple[Name, Name]:
 # ---------------------------------------------------------------- normalization
 
 
-@rule_for(RULES, norm.LayerNormalizationOp)
-def _(w: Writer, o: Operation, x: Name, *scales: Name) -> Name:
-    centred = w.op("Sub", x, w.op("ReduceMean", x, w.ints(-1), keepdims=1))
-    return _scaled(w, o, centred, scales)
+def _normalization(centre: bool) -> Rule:
+    """``x``, or its distance from its mean, over the root of its mean square, times gamma and plus beta if
+    they are given; 16-bit numbers in float32, as squares and eps may be outside of the range of float16."""
+
+    def write(w: Writer, o: Operation, *children: Name) -> Name:
+        inner = _inner(o.out.type)
+        x, *scales = children if inner is o.out.type else [w.cast(child, inner) for child in children]
+        if centre:
+            x = w.op("Sub", x, w.op("ReduceMean", x, w.ints(-1), keepdims=1))
+        eps = w.constant(o.operator.eps, inner.dtype)
+        y = w.op("Div", x, w.op("Sqrt", w.op("Add", _mean_square(w, x, -1), eps)))
+        for kind, scale in zip(("Mul", "Add"), scales, strict=False):
+            y = w.op(kind, y, scale)
+        return y if inner is o.out.type else w.cast(y, o.out.type)
+
+    return write
 
 
-@rule_for(RULES, norm.RMSNormalizationOp)
-def _(w: Writer, o: Operation, x: Name, *scales: Name) -> Name:
-    return _scaled(w, o, x, scales)
-
-
-def _scaled(w: Writer, o: Operation, x: Name, scales: tuple[Name, ...]) -> Name:
-    """``x`` over the root of its mean square, times gamma and plus beta if they are given."""
-    root = w.op("Sqrt", w.op("Add", _mean_square(w, x, -1), w.number(o.operator.eps, o.out)))
-    y = w.op("Div", x, root)
-    for kind, scale in zip(("Mul", "Add"), scales, strict=False):
-        y = w.op(kind, y, scale)
-    return y
+RULES[norm.LayerNormalizationOp] = _normalization(centre=True)
+RULES[norm.RMSNormalizationOp] = _normalization(centre=False)
 
 
 # ---------------------------------------------------------------- products

@@ -291,6 +291,18 @@ def test_scalars_stay_scalars(graph: ExpressionGraph, tmp_path: Path) -> None:
     assert {name: node.shape for name, node in back.items()} == {"transposed": (), "root": ()}
 
 
+@pytest.mark.parametrize("norm", [mgraph.layer_norm, mgraph.rms_norm])
+def test_norms_of_half_precision_are_computed_in_float32(
+    norm: Any, graph: ExpressionGraph, tmp_path: Path
+) -> None:
+    """The default eps and squares of 300 are outside of the range of float16."""
+    x = graph.input("x", (2, 3), "float16")
+    top = norm(x, graph.ones((3,), "float16"))
+    export_onnx(graph, {"y": top}, [x], tmp_path / "y.onnx")
+    value = np.array([[0, 0, 0], [300, 301, 302]], np.float16)
+    np.testing.assert_array_equal(run(tmp_path / "y.onnx", x=value)["y"], graph.function(top, [x])(value))
+
+
 def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     path = tmp_path / "y.onnx"
