@@ -30,7 +30,7 @@ from .running.planner import Planner
 from .running.profile import Profile
 from .running.run import Run, accumulated, checked_bound
 from .shape import Shape, Sizes, as_shape
-from .specs import spec_of
+from .specs import has_float, spec_of
 from .tape import Tape
 from .types import Type, TypeName, as_type
 
@@ -164,7 +164,7 @@ class ExpressionGraph(GraphParameters):
         self._parameters.accumulated = by_name if reset else {**self._parameters.accumulated, **by_name}
         self.has_gradients = True
         for node in self.tape.debugged:
-            if node.trainable:
+            if node.trainable and has_float(node.spec):
                 print_gradient(node)
 
     def backprop(self, reset: bool = True, clip_value: float = 0.0) -> None:

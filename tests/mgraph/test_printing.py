@@ -46,6 +46,16 @@ def test_nodes_of_several_outputs_can_be_debugged(graph: ExpressionGraph, capfd)
     assert none is None
 
 
+def test_a_counter_of_a_loop_has_no_gradient_to_print(graph: ExpressionGraph, capfd) -> None:
+    x, zero = graph.param("x", (3, 2), inits.ones()), graph.constant((), inits.zeros(), "int32")
+    (count, total), _ = mgraph.scan(lambda s, x: ((s[0] + 1, s[1] * x), ()), (zero, graph.ones((2,))), x)
+    count.debug("count")
+    mgraph.sum(total)
+    graph.backprop()
+    printed = capfd.readouterr().err
+    assert "Debug: count" in printed and "Debug Grad" not in printed
+
+
 def test_names_are_escaped_in_pictures(graph: ExpressionGraph) -> None:
     graph.param("a<b>&c", (2,))
     assert 'label=<param<br/>"a&lt;b&gt;&amp;c" (0/1)>' in graph.graphviz()
