@@ -129,8 +129,9 @@ class Factors:
 class FactoredVocab(Vocab):
     """Words of a lemma and factors, written ``lemma|factor|factor`` (Marian: ``FactoredVocab``).
 
-    Only U+0020 separates words, whose ids are those of ``layers.FactorGroups``. A word is ``unk_id`` if its
-    lemma or a factor is unknown, or if it has other factors than its lemma should, where Marian stops.
+    Only U+0020 separates words, whose ids are those of ``layers.FactorGroups``. Separators before, after or
+    beside another one count for nothing. A word is ``unk_id`` if its lemma or a factor is unknown, or if it
+    has other factors than its lemma should, where Marian stops.
 
     factors: of the file. path: the file.
     """
@@ -154,7 +155,7 @@ class FactoredVocab(Vocab):
         return self.groups.words
 
     def _id_of(self, word: str | bytes) -> int:
-        lemma, *others = as_text(word).split(SEPARATOR)
+        lemma, *others = [part for part in as_text(word).split(SEPARATOR) if part] or [UNK_WORD]
         if lemma not in self._lemmas or not all(other in self._factors for other in others):
             return self.unk_id
         number, factors = self._lemmas[lemma], dict(self._factors[other] for other in others)

@@ -41,6 +41,11 @@ def test_words_come_back(vocab: FactoredVocab) -> None:
         vocab.decode([-1])
 
 
+@pytest.mark.parametrize("word", ["cat||ca|gn", "cat|ca|gn|", "|cat|ca|gn", "||cat|gn||ca|"])
+def test_separators_without_a_factor(word: str, vocab: FactoredVocab) -> None:
+    assert vocab.decode(vocab.encode(word)) == "cat|ca|gn"
+
+
 def test_words_have_numbers_lemma_by_lemma(vocab: FactoredVocab) -> None:
     words = "</s> <unk> a|cn a|ci a|ca and|cn|gn|xa and|cn|gn|xb and|cn|gr|xa".split()
     assert [vocab[number] for number in range(8)] == words
@@ -61,7 +66,7 @@ def test_the_text_that_marian_scores(tmp_path: Path) -> None:
     assert vocab.surface(vocab.encode(line)) == "Über TÜR hausAB."
 
 
-@pytest.mark.parametrize("word", ["horse", "horse|ca", "a|cz", "a", "a|ca|gn", "", "|ca", "</s>|ca"])
+@pytest.mark.parametrize("word", ["horse", "horse|ca", "a|cz", "a", "a|ca|gn", "", "|", "|ca", "</s>|ca"])
 def test_what_is_unknown(word: str, vocab: FactoredVocab) -> None:
     assert vocab[word] == vocab.unk_id
 
