@@ -221,11 +221,12 @@ class Distillation:
         )
 
     def _train(self, model: Path, student: Path | None = None) -> None:
-        """Train ``model``, or fine-tune it from ``student``; a training that was interrupted goes on."""
+        """Train ``model``, or fine-tune it from ``student``, in this process alone, whatever launched it; a
+        training that was interrupted goes on."""
         given = self._training()
         if student:
             given = tuning_options(self.options, given, student)
-        self._trainer = Trainer(model=str(model), **given, devices=self._devices())
+        self._trainer = Trainer(model=str(model), **given, devices=self._devices(), num_processes=1)
         if self._stopped:
             raise StoppedError("stopped")
         self._trainer.train()

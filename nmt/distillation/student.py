@@ -38,8 +38,11 @@ TRAINING: Mapping[str, Any] = {
     "overwrite": True,
 }
 
-PATHS = ("model", "train_sets", "vocabs", "valid_sets", "guided_alignment", "pretrained_model")
-"""What a configuration of the student may not say."""
+CHOSEN = (
+    *("model", "train_sets", "vocabs", "valid_sets", "guided_alignment", "pretrained_model"),
+    *("devices", "cpu_devices", "coordinator", "num_processes", "process_id"),
+)
+"""What a configuration of the student may not say: its files, and where it is trained."""
 
 
 def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: Path) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: 
     """
     shared = options.vocabs[0] == options.vocabs[-1]
     given = TRAIN.from_config(options.student) if options.student else {}
-    for name in PATHS:
+    for name in CHOSEN:
         if name in given:
             raise OptionError(f"{options.student}: {name.replace('_', '-')} is chosen by mgraph distill")
     embeddings = {"tied_embeddings_all" if shared else "tied_embeddings": True}

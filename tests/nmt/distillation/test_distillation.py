@@ -17,12 +17,14 @@ import pytest
 
 import nmt
 from nmt.cli import main
-from nmt.distillation.distillation import SEED, USES
+from nmt.distillation import distillation
+from nmt.distillation.distillation import SEED, USES, Distillation
 from nmt.distillation.report import System, table
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import training_options, tuning_options
 from nmt.distillation.teaching import nearest, similarity, translate, whole_lines, write_corpus
 from nmt.numbers import corpus
+from nmt.runtime.launchers import Launch, launched
 from nmt.search.results import Translation
 from nmt.settings import OptionError
 from nmt.settings.distillation import DistillOptions
@@ -209,9 +211,30 @@ def test_the_students_options(tmp_path: Path) -> None:
     assert guided["guided_alignment"] == str(places[1])
     tuned = tuning_options(options(tmp_path, tune_after="3u"), found, tmp_path / "student.npz")
     assert (tuned["quantize_bits"], tuned["exponential_smoothing"], tuned["after"]) == (8, 0.0, "3u")
-    config.write_text("train-sets: [a, b]\n")
-    with pytest.raises(OptionError, match=r"student.yml: train-sets is chosen by mgraph distill"):
-        training_options(options(tmp_path, student=str(config)), *places)
+    for name, value in (("train-sets", "[a, b]"), ("devices", "[0, 1]"), ("num-processes", "2")):
+        config.write_text(f"{name}: {value}\n")
+        with pytest.raises(OptionError, match=f"student.yml: {name} is chosen by mgraph distill"):
+            training_options(options(tmp_path, student=str(config)), *places)
+
+
+def test_a_student_is_trained_by_one_of_several_processes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = []
+
+    class Noted(nmt.Trainer):
+        def train(self) -> None:
+            trained.append(launched(self.options.num_processes, self.options.process_id))
+
+    monkeypatch.setattr(distillation, "Trainer", Noted)
+    slurm = {"JOB_ID": "1", "STEP_NODELIST": "a", "NTASKS": "3", "PROCID": "1", "LOCALID": "1"}
+    for name, value in slurm.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert launched().count == 3
+    texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
+    job = Distillation(options(tmp_path, input=texts[0], valid_sets=texts))
+    job._train(tmp_path / "student.npz")
+    assert trained == [Launch("", 0, 1)]
 
 
 ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text", "text"]
