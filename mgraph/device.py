@@ -57,8 +57,11 @@ def started() -> bool:
 
 
 def memory_of(device: jax.Device | None) -> int:
-    """The memory of a device in bytes; that of the machine if the device, such as a CPU, does not say."""
-    stats = (device or jax.devices()[0]).memory_stats()
+    """The memory of a device in bytes; that of the machine if the device, such as a CPU, does not say.
+
+    device: of this process, its first one if ``None``; JAX knows nothing of those of others.
+    """
+    stats = (device or jax.local_devices()[0]).memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -81,6 +81,12 @@ class Processes:
                 f"processes that train together need the same options and files; {'; '.join(differ)}"
             )
 
+    def least(self, number: int) -> int:
+        """The least ``number``, below 2^31, of all processes, which wait for each other."""
+        if self.count == 1:
+            return number
+        return int(np.asarray(self.gathered(np.array(number, np.int32))).min())
+
     def exchanged(self, numbers: np.ndarray) -> list[np.ndarray]:
         """The int32 ``numbers [n]`` of each process, whose ``n`` may differ; all processes wait for them."""
         lengths = np.asarray(self.gathered(np.array(len(numbers), np.int32)))

@@ -108,7 +108,7 @@ class Session:
         for name, value in (first or {}).items():
             setattr(self.state, name, value)
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
-        sizes = fitting(self.learner, options)
+        sizes = fitting(self.learner, options, self._processes.least)
         begun = self.state.batches > 0
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=begun)
         self._ahead = self._compile_ahead(placement)

@@ -156,13 +156,17 @@ class Fit:
         return self._even(r0 + int((self._workspace - m0) / slope))
 
 
-def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
+def fitting(
+    learner: Learner, options: TrainOptions, least: Callable[[int], int] = lambda number: number
+) -> Fit | None:
     """The batch sizes for ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace``; ``None`` without.
 
     The workspace is each device's memory for the values of an update and their gradients; parameters, moments
     and averages come on top. A negative workspace is the device's memory minus that many MB.
     ``optimizer-delay`` multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one
     sentence does not fit.
+
+    least: of a number of this process, the least that any of those has that train together.
 
     Source: Marian, ``GraphGroup::collectStats``, which tries sizes instead.
     """
@@ -180,7 +184,7 @@ def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
 
     workspace = options.workspace * MIB
     if workspace < 0:
-        workspace += memory_of(None) - learner.held
+        workspace += least(memory_of(None) // MIB) * MIB - learner.held
     logger.info("[batching] Collecting statistics for batch fitting with step size %d", step)
     fit = Fit(
         memory,

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import yaml
 
+from mgraph.device import memory_of
 from nmt.runtime.signals import on_signals
 from nmt.text.batches import Batch
+from nmt.training.learning.fit import MIB
 from tests.helpers import placements
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -350,6 +352,17 @@ def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path
         assert NUMBER.sub("", two) == NUMBER.sub("", one)
         assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
     assert_close(tmp_path / "two.npz", tmp_path / "one.npz")
+
+
+@pytest.mark.slow
+def test_processes_fit_batches_into_what_they_all_have_left(folder: Path) -> None:
+    beyond = 2 - memory_of(None) // MIB  # so that two megabytes are left
+    more = ["--mini-batch-fit", "--workspace", str(beyond), "--max-length", "8", "--after-batches", "2"]
+    with together(folder, "fitted", *more, model=TRANSFORMER) as processes:
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 0, said
+    assert "Typical MB size" in (folder / "fitted.log").read_text()
 
 
 @pytest.mark.slow

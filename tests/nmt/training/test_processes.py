@@ -112,6 +112,10 @@ def test_all_are_told_how_one_differs_from_the_first() -> None:
     assert together(2, lambda own: own.require_same(lambda: same)) == [(None, 4)] * 2
 
 
+def test_all_are_told_the_least() -> None:
+    assert together(3, lambda own: own.least((70, 50, 60)[own.index])) == [(50, 1)] * 3
+
+
 def test_what_all_must_have_in_common(tmp_path: Path) -> None:
     def options(folder: str, **more: Any) -> Any:
         files = [tmp_path / folder / name for name in ("a", "b", "a.yml", "b.yml")]
