@@ -36,7 +36,11 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
 _NEVER = -1
 LAST_WORDS = 1.0
 """Seconds in which processes that end together tell their errors."""
+JOIN_SECONDS = 300.0
+"""How long a process waits for those that train together with it."""
 _LOOK_SECONDS = 0.1
+_LONGER = 1_000_000
+"""Seconds that JAX would wait; when they are over, it aborts the process."""
 
 
 def start(
@@ -90,9 +94,9 @@ def join_processes(
     listens (``--coordinator``); if empty, JAX finds it as the launcher tells. Does nothing for one process
     without a coordinator. stopped: ends the waiting once it returns True.
 
-    Waits for all processes, up to five minutes; returns whether all are there. If one dies later, the others
-    end. Raises DeviceError for invalid values, if JAX already runs, or if the others cannot be found or
-    reached.
+    Waits for all processes, up to ``JOIN_SECONDS``; returns whether all are there. If one dies later, the
+    others end. Raises DeviceError for invalid values, if JAX already runs, or if the others cannot be found
+    or do not come.
     """
     if launch.count == 1 and not coordinator:
         return True
@@ -120,7 +124,9 @@ def join_processes(
     def join() -> None:
         try:
             jax.distributed.initialize(
-                coordinator or None, launch.count, launch.index, cluster_detection_method=method
+                *(coordinator or None, launch.count, launch.index),
+                cluster_detection_method=method,
+                initialization_timeout=_LONGER,
             )
         except Exception as error:  # the packages of launchers raise their own
             failed.append(error)
@@ -128,8 +134,14 @@ def join_processes(
     # Python answers no signal while JAX waits, so another thread does. Nothing can end it but the process.
     waiting = threading.Thread(target=join, name="mgraph-join", daemon=True)
     waiting.start()
+    last = time.monotonic() + JOIN_SECONDS
     while waiting.is_alive() and not stopped():
         waiting.join(_LOOK_SECONDS)
+        if waiting.is_alive() and time.monotonic() > last:
+            raise DeviceError(
+                f"{_joining(launch, coordinator)}: other processes of this training have not come within "
+                f"{JOIN_SECONDS:g} seconds; each that failed says why"
+            )
     if failed:
         raise DeviceError(f"{_joining(launch, coordinator)}: {failed[0]}")
     return not waiting.is_alive()

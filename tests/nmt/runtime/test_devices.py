@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from socket import socket
 
 import jax
 import pytest
@@ -105,6 +106,27 @@ def test_what_comes_too_late_is_refused() -> None:
         "join_processes(Launch('SLURM', 0, 2))": "launched by SLURM: JAX runs already, for one process",
     }
     assert refusals("devices.start()", list(calls))[1:] == [*calls.values()]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_process_says_that_the_others_have_not_come(index: int) -> None:
+    with socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    said = run(
+        "from nmt.runtime import devices\n"
+        "from nmt.runtime.launchers import Launch\n"
+        "devices.JOIN_SECONDS = 1\n"
+        "try:\n"
+        f"    devices.join_processes(Launch('', {index}, 2), 'localhost:{port}')\n"
+        "except devices.DeviceError as error:\n"
+        "    print(error)\n"
+        "devices.leave_processes(0)\n"
+    )
+    assert said.splitlines()[-1] == (
+        f"--coordinator localhost:{port}: other processes of this training have not come within 1 seconds; "
+        "each that failed says why"
+    )
 
 
 def test_the_cpu_is_divided_into_devices() -> None:
