@@ -35,14 +35,15 @@ class Start(NamedTuple):
         """The names of its streams of text, the target last."""
         if self.type.startswith("lm"):
             return STREAMS[-1:]
-        return STREAMS if self.type.startswith("multi") else (STREAMS[0], STREAMS[-1])
+        return STREAMS if "multi-" in self.type else (STREAMS[0], STREAMS[-1])
 
     @property
     def vocabs(self) -> list[str]:
         """The file of each stream's vocabulary, in the folder of the text."""
         if "pieces" in self.name:
             return ["joint.spm"] * len(self.streams)
-        joint = "--tied-embeddings-all" in self.options or "--tied-embeddings-src" in self.options
+        shared = "--tied-embeddings-all", "--tied-embeddings-src", "--type shared-multi"
+        joint = any(words in self.options for words in shared)
         return [f"{'joint' if joint else stream}.yml" for stream in self.streams]
 
 

@@ -166,7 +166,7 @@ def fitting(
     ``optimizer-delay`` multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one
     sentence does not fit.
 
-    least: of a number of this process, the least that any of those has that train together.
+    least: gives the smallest of the numbers that the processes of this training call it with.
 
     Source: Marian, ``GraphGroup::collectStats``, which tries sizes instead.
     """
