@@ -73,10 +73,14 @@ def check_onnx(opset: int) -> None:
     extra("onnx")
 
 
+def is_large(model: Any) -> bool:
+    """Whether the constants of a model are more than a file of its own holds, so that another has them."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer) > EXTERNAL
+
+
 def _save(model: Any, path: str) -> None:
     onnx = extra("onnx")
-    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if size > EXTERNAL:
+    if is_large(model):
         location = f"{os.path.basename(path)}.data"
         onnx.save_model(model, path, save_as_external_data=True, location=location)
         return

@@ -15,7 +15,7 @@ from ...node import Node
 from ...places import here
 from ...types import as_type
 from ..errors import BridgeError
-from .exporting import EXTERNAL, PARAMETERS
+from .exporting import PARAMETERS, is_large
 from .extras import extra
 from .read_places import PLACES
 from .read_values import VALUES
@@ -72,8 +72,7 @@ def _loaded(path: str) -> Any:
     onnx = extra("onnx")
     try:
         model = onnx.load(path)
-        size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-        onnx.checker.check_model(path if size > EXTERNAL else model)
+        onnx.checker.check_model(path if is_large(model) else model)
     except OSError:
         raise
     except Exception as e:  # protobuf and the checker raise errors of their own

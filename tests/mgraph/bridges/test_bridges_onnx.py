@@ -17,7 +17,7 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
 from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, from_jax, import_onnx
-from mgraph.bridges.onnx import exporting, importing
+from mgraph.bridges.onnx import exporting
 from mgraph.bridges.onnx.axes import OpenAxes
 from mgraph.gradcheck.survey import own_operators
 from nmt import Translator, numbers
@@ -454,8 +454,7 @@ def test_constants_that_the_reference_of_onnx_cannot_compute_with(
 def test_large_models_keep_their_numbers_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (exporting, importing):
-        monkeypatch.setattr(module, "EXTERNAL", 1000)
+    monkeypatch.setattr(exporting, "EXTERNAL", 1000)
     monkeypatch.setattr(onnx.checker, "MAXIMUM_PROTOBUF", 4000)
     graph = ExpressionGraph()
     x = graph.input("x", (2, 300))
