@@ -20,8 +20,9 @@ from ..places import here
 from ..shape import Shape
 from ..specs import has_float
 from ..types import as_type
+from .calls import Call, WideCalls, apply_call
 from .errors import UnsupportedPrimitiveError
-from .primitive_node import DifferentiablePrimitiveNodeOp, PrimitiveNodeOp, apply_custom_call, apply_primitive
+from .primitive_node import DifferentiablePrimitiveNodeOp, PrimitiveNodeOp, apply_primitive
 
 JAX_FOLDER = str(Path(jax.__file__).parent / "_")[:-1]
 _ROOM = str(Path(__file__).parent.parent / "_")[:-1]
@@ -93,16 +94,20 @@ class Equation:
 
     def as_primitive(self, children: list[Node]) -> list[Node]:
         """The results of a node of the primitive itself."""
-        real = any(as_type(aval.dtype).is_float for aval in self.outs)
-        real = real and any(has_float(child.spec) for child in children)
-        base = DifferentiablePrimitiveNodeOp if real else PrimitiveNodeOp
+        base = DifferentiablePrimitiveNodeOp if self._has_gradient(children) else PrimitiveNodeOp
         return apply_primitive(self.primitive, children, self.params, base)
 
-    def as_custom_call(self) -> list[Node]:
-        """The results of a node that keeps the called function's own rule."""
+    def as_call(self) -> list[Node]:
+        """The results of a node that keeps the called function, with its own rule if it has one."""
         atoms = enumerate(self.source.invars)
         operands = {atom: i for i, atom in atoms if not isinstance(atom, core.Literal)}
-        return apply_custom_call(self.source, [self.node(i) for i in operands.values()])
+        children = [self.node(i) for i in operands.values()]
+        call = Call(self.source, self.walk.wide_calls.of(self.source))
+        return apply_call(call, self.source, children, self._has_gradient(children))
+
+    def _has_gradient(self, children: list[Node]) -> bool:
+        real = any(as_type(aval.dtype).is_float for aval in self.outs)
+        return real and any(has_float(child.spec) for child in children)
 
     def where(self) -> str:
         """The line of the user's function that this equation comes from."""
@@ -128,8 +133,8 @@ def whole(value: Value) -> Node:
 class Walk:
     """One translation of a function into nodes of a graph."""
 
-    def __init__(self, graph: ExpressionGraph, rules: Mapping[str, Rule]) -> None:
-        self.graph, self.rules = graph, rules
+    def __init__(self, graph: ExpressionGraph, rules: Mapping[str, Rule], wide_calls: WideCalls) -> None:
+        self.graph, self.rules, self.wide_calls = graph, rules, wide_calls
         self._constants: dict[tuple[Any, ...], Node] = {}
 
     def constant(self, value: np.ndarray) -> Node:

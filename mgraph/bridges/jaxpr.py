@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..graph import ExpressionGraph
 from ..node import Node
 from ..places import here
-from ..specs import is_wide
+from ..specs import is_real, is_wide
 from ..tape import Tape
+from .calls import WideCalls
 from .equations import Rule, Walk, whole
 from .errors import BridgeError
 from .primitives import RULES
@@ -21,12 +23,15 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     """``function(*nodes)`` as nodes: a plain JAX function as a part of ``graph``.
 
     ``nodes`` are nodes, or dictionaries, tuples and lists of nodes, as the function takes arrays; the result
-    has the structure that the function returns. The function is traced once, on shapes and types alone. Each
-    of its primitives becomes the operator of the same value and gradient, or a node of the primitive itself
-    with JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are inlined, ``lax.scan`` becomes ``scan``,
+    has the structure that the function returns. The function is traced on shapes and types alone. Each of its
+    primitives becomes the operator of the same value and gradient, or a node of the primitive itself with
+    JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are inlined, ``lax.scan`` becomes ``scan``,
     ``lax.cond`` and ``lax.while_loop`` stay one node; so does a function with a rule of its own
     (``jax.custom_jvp``, ``jax.custom_vjp``), which keeps it. Arrays that the function closes over become
     constants. The same function on nodes of the same shapes compiles once.
+
+    Gradients are checked in float64, so a function with a part that stays one node is traced with float64,
+    too. If it does not take float64, such a check raises ``BridgeError``.
 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
     collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node.
@@ -46,13 +51,24 @@ def translated(
                 f"functools.partial{here()}"
             )
     leaves = [leaf.current() for leaf in leaves]
-    with jax.enable_x64(any(is_wide(leaf.spec) for leaf in leaves)):
-        arguments = jax.tree.unflatten(form, [leaf.spec.struct for leaf in leaves])
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    walk, first = Walk(graph, rules), len(graph.tape.nodes)
+    is_wide_trace = any(is_wide(leaf.spec) for leaf in leaves)
+
+    def traced(wide: bool) -> Any:
+        structs = [_widened(leaf.spec.struct) if wide else leaf.spec.struct for leaf in leaves]
+        with jax.enable_x64(wide or is_wide_trace):
+            return jax.make_jaxpr(function, return_shape=True)(*jax.tree.unflatten(form, structs))
+
+    closed, shapes = traced(wide=False)
+    wide_calls = WideCalls(closed, None if is_wide_trace else lambda: traced(wide=True)[0])
+    walk, first = Walk(graph, rules, wide_calls), len(graph.tape.nodes)
     results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
     _hide_dead_ends(graph.tape, first, results)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def _widened(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """The same in float64 if it is one of floats."""
+    return jax.ShapeDtypeStruct(struct.shape, np.float64) if is_real(struct) else struct
 
 
 def _hide_dead_ends(tape: Tape[Node], first: int, results: list[Node]) -> None:

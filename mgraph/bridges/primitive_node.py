@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -15,9 +14,6 @@ from ..node import NaryNodeOp, Node, NodeMeta
 from ..ops.structure import get
 
 Params = tuple[tuple[str, Any], ...]
-
-ClosedJaxpr: Any = vars(core)["ClosedJaxpr"]
-"""JAX's function with its constants; from version 0.12 on every ``Jaxpr`` is one."""
 
 ELEMENTWISE = frozenset(
     """
@@ -32,11 +28,11 @@ ELEMENTWISE = frozenset(
 
 OTHERS = frozenset(
     """
-    argmax argmin broadcast_in_dim clamp conv_general_dilated cumlogsumexp cummax cummin cumprod dot_general
-    dynamic_slice dynamic_update_slice gather pad reduce_and reduce_max reduce_min reduce_or
-    reduce_precision reduce_prod reduce_window_max reduce_window_min reduce_window_sum reduce_xor rev
-    scatter scatter-add scatter-max scatter-min scatter-mul select_and_gather_add select_and_scatter_add
-    sort top_k
+    argmax argmin broadcast_in_dim clamp conv_general_dilated cumlogsumexp cummax cummin
+    cumprod dot_general dynamic_slice dynamic_update_slice gather pad polynomial reduce_and reduce_max
+    reduce_min reduce_or reduce_precision reduce_prod reduce_window_max reduce_window_min reduce_window_sum
+    reduce_xor rev scatter scatter-add scatter-max scatter-min scatter-mul select_and_gather_add
+    select_and_scatter_add sort top_k
     """.split()
 )
 """Primitives with nodes of their own, whose children have the shapes that JAX requires."""
@@ -82,61 +78,6 @@ class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
     composite = True
 
 
-def read_by(source: core.JaxprEqn) -> list[Any]:
-    """The variables that an equation reads, each once."""
-    return list(dict.fromkeys(v for v in source.invars if not isinstance(v, core.Literal)))
-
-
-def as_function(source: core.JaxprEqn, info: Any) -> Callable[..., list[Any]]:
-    """An equation as a function of the variables that it reads; ``info`` says where it comes from."""
-    alone = core.Jaxpr((), read_by(source), source.outvars, [source], debug_info=info.with_unknown_names())
-    run: Callable[..., list[Any]] = core.jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    return run
-
-
-class CustomCall:
-    """A call of a function with a rule of its own, as a field; equal to another of the same trace."""
-
-    __slots__ = ("_key", "name", "run")
-
-    def __init__(self, source: core.JaxprEqn) -> None:
-        inner = source.params["call_jaxpr"]
-        info = inner.jaxpr.debug_info
-        self.run = as_function(source, info)
-        self.name = info.func_src_info or source.primitive.name
-        self._key = inner, tuple(map(repr, source.invars))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CustomCall) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class CustomRuleNodeOp(NaryNodeOp):
-    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it.
-
-    It is the rule in every rule set.
-    """
-
-    type = "custom_rule"
-    composite = True
-    mixed_types = True
-    gradient_is_derivative = False
-    call: CustomCall
-
-    def forward_ops(self, *values: Any) -> Any:
-        return tuple(self.call.run(*values))
-
-
-def apply_custom_call(source: core.JaxprEqn, children: list[Node]) -> list[Node]:
-    """The results of a call of a function with a rule of its own, as nodes."""
-    return _parts(CustomRuleNodeOp(*children, call=CustomCall(source)))
-
-
 @functools.cache
 def _class_of(primitive: core.Primitive, base: type[PrimitiveNodeOp]) -> Any:
     """The node class of a primitive."""
@@ -150,10 +91,11 @@ def apply_primitive(
 ) -> list[Node]:
     """The results of a primitive on nodes, as nodes."""
     fields = tuple(sorted(_plain(children, params).items()))
-    return _parts(_class_of(primitive, base)(*children, params=fields))
+    return parts(_class_of(primitive, base)(*children, params=fields))
 
 
-def _parts(made: Node) -> list[Node]:
+def parts(made: Node) -> list[Node]:
+    """The values of a node, each as a node."""
     return [get(made, i) for i in range(len(made.spec))] if isinstance(made.spec, tuple) else [made]
 
 

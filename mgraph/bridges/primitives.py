@@ -27,8 +27,9 @@ from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
 from ..ops.structure import cast, stop_gradient
 from ..shape import Shape
 from ..types import as_type
+from .calls import ClosedJaxpr
 from .equations import JAX_FOLDER, Equation, Result, Rule, Spread, whole
-from .primitive_node import ELEMENTWISE, OTHERS, ClosedJaxpr
+from .primitive_node import ELEMENTWISE, OTHERS
 
 # ---------------------------------------------------------------- element by element
 
@@ -213,6 +214,10 @@ def _node_of_its_own(equation: Equation) -> Result:
     return equation.as_primitive(equation.all_nodes())
 
 
+def _kept(equation: Equation) -> Result:
+    return equation.as_call()
+
+
 UNARY: dict[str, Callable[[Any], Node]] = {
     "cos": cos,
     "exp": exp,
@@ -247,7 +252,7 @@ def _custom_call(equation: Equation) -> Result:
     name, _, file = (getattr(closed.jaxpr.debug_info, "func_src_info", None) or "").partition(" at ")
     if name in _KNOWN and file.startswith(JAX_FOLDER):
         return _KNOWN[name](equation)
-    return equation.as_custom_call()
+    return equation.as_call()
 
 
 _KNOWN: dict[str, Callable[[Equation], Node]] = {
@@ -294,7 +299,8 @@ WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_c
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys((*OTHERS, "call_hi_primitive", "cond", "while"), _node_of_its_own),
+    **dict.fromkeys((*OTHERS, "call_hi_primitive"), _node_of_its_own),
+    **dict.fromkeys(("cond", "while"), _kept),
     **dict.fromkeys(("jit", "pjit", "remat", "remat2", "checkpoint", "composite"), _inlined("jaxpr")),
     **dict.fromkeys(("closed_call", "core_call"), _inlined("call_jaxpr")),
     "custom_jvp_call": _custom_call,

@@ -15,6 +15,7 @@ from ...places import place
 from ...recording import spec_over
 from ...specs import Spec, Specs
 from ...structure import INPUT, Structure, is_leaf
+from ..calls import ControlFlowNodeOp
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated
 from ..primitive_node import PrimitiveNodeOp
@@ -89,7 +90,8 @@ def _write(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
 def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
     """An operator without a rule, written by the primitives of its forward."""
     operator = operation.operator
-    if isinstance(operator, PrimitiveNodeOp) or any(isinstance(spec, tuple) for spec in operation.specs):
+    keeps_primitives = isinstance(operator, PrimitiveNodeOp | ControlFlowNodeOp)
+    if keeps_primitives or any(isinstance(spec, tuple) for spec in operation.specs):
         raise operation.refuse("there is no rule for it")
     graph = ExpressionGraph(inference=True)
     inputs = [graph.input(f"child {i}", s.shape, s.type) for i, s in enumerate(operation.specs)]

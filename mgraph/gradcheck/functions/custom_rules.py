@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from ...bridges.calls import as_function, opened, programs_in, read_by
 from ...bridges.equations import JAX_FOLDER
-from ...bridges.primitive_node import as_function, read_by
 from ...specs import is_real
 from ..references.numpy_witness import CALLS
 
@@ -68,20 +68,6 @@ def calls_of_rules(program: Any) -> Iterator[core.JaxprEqn]:
             yield equation
         for inner in programs_in(equation.params.values()):
             yield from calls_of_rules(inner)
-
-
-def programs_in(values: Any) -> Iterator[Any]:
-    """The programs among the parameters of an equation."""
-    for value in values:
-        if hasattr(value, "eqns"):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from programs_in(value)
-
-
-def opened(program: Any) -> Any:
-    """A program without its constants."""
-    return getattr(program, "jaxpr", program)
 
 
 def spec_of_variable(variable: Any) -> jax.ShapeDtypeStruct:

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from ...bridges.primitive_node import ClosedJaxpr, as_function, read_by
+from ...bridges.calls import ClosedJaxpr, as_function, opened, programs_in, read_by
 from ..references.numpy_witness import CALLS
-from .custom_rules import CustomRule, calls_of_rules, is_rule, opened, programs_in, rule_of, spec_of_variable
+from .custom_rules import CustomRule, calls_of_rules, is_rule, rule_of, spec_of_variable
 
 Chosen = Callable[[CustomRule], bool]
 

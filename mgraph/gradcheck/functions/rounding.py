@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend import core
 
+from ...bridges.calls import opened, programs_in
 from ...specs import is_real
 from ..references.numpy_witness import CALLS
 from ..report import TOLERANCES
 from ..witnesses.agreement import Answer
-from .custom_rules import opened, programs_in
 
 _STEP = 2e-4
 """The step of a five-point difference in float64."""

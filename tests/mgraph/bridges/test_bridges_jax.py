@@ -306,6 +306,48 @@ def test_the_checker_agrees(name: str) -> None:
         assert report.ok, report
 
 
+@jax.custom_jvp
+def at_least_a_tenth(x: Any) -> Any:
+    return lax.max(x, jnp.full(x.shape, 0.1, x.dtype))
+
+
+@at_least_a_tenth.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    above = lax.gt(x, jnp.full(x.shape, 0.1, x.dtype))
+    return at_least_a_tenth(x), lax.select(above, dx, jnp.zeros_like(x))
+
+
+STRICT: dict[str, Function] = {
+    "a rule": at_least_a_tenth,
+    "a rule of JAX's": lambda x: jax.scipy.special.xlogy(x, x),
+    "a rule in a loop": lambda xs: lax.scan(lambda c, x: (at_least_a_tenth(c * x), ()), xs[0], xs)[0],
+    "branches": lambda x: lax.cond(x[0] > 0, at_least_a_tenth, jnp.exp, x * 2),
+    "chosen branches": lambda x: lax.switch(jnp.int32(1), [jnp.sin, lambda x: x * x.dtype.type(3)], x),
+    "a loop that counts": lambda x: lax.fori_loop(0, x.size, lambda i, n: n + i, 0) * x,
+    "polynomial": lambda x: jnp.polyval(jnp.array([1.0, 2.0, 3.0]), x) + jnp.sinc(x),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_what_was_traced_in_float32_is_checked_in_float64(name: str, graph: ExpressionGraph) -> None:
+    """JAX's primitives take no mixed types, and functions that stay one node keep theirs."""
+    x = graph.param("x", (3,), inits.from_vector([1.5, 0.3, 0.7]))
+    y = from_jax(graph, STRICT[name], x)
+    report = mgraph.check_gradients(y)
+    assert report.ok, report
+    graph.forward()
+    np.testing.assert_allclose(y.val(), STRICT[name](x.val()), rtol=1e-6)
+
+
+def test_a_function_that_does_not_take_float64_is_an_error_of_the_check(graph: ExpressionGraph) -> None:
+    one = jnp.ones(3, jnp.float32)
+    x = graph.param("x", (3,), inits.ones())
+    y = from_jax(graph, lambda x: lax.cond(x[0] > 0, lambda x: lax.max(x, one), jnp.sin, x), x)
+    with pytest.raises(BridgeError, match="expected cond to take float64"):
+        mgraph.check_gradients(y)
+
+
 def test_the_slope_of_a_kink_is_that_of_jax(graph: ExpressionGraph) -> None:
     x = graph.param("x", (3,), inits.from_vector([-1.0, 0.0, 1.0]))
     mgraph.sum(from_jax(graph, jnp.abs, x))

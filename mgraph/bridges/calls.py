@@ -1,0 +1,193 @@
+"""Calls within a JAX function that stay one node: of functions with a rule of their own, ``cond``, ``while``.
+
+JAX keeps such a function in the types that it was traced with, but gradients are checked in float64. So it is
+traced a second time, with float64 for all other floats, and a node has both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from ..node import NaryNodeOp, Node, NodeMeta
+from .errors import BridgeError
+from .primitive_node import parts
+
+ClosedJaxpr: Any = vars(core)["ClosedJaxpr"]
+"""JAX's function with its constants; from version 0.12 on every ``Jaxpr`` is one."""
+
+CUSTOM = frozenset(("custom_jvp_call", "custom_vjp_call"))
+KEPT = CUSTOM | {"cond", "while"}
+"""Primitives whose functions stay one node."""
+
+
+def read_by(source: core.JaxprEqn) -> list[Any]:
+    """The variables that an equation reads, each once."""
+    return list(dict.fromkeys(v for v in source.invars if not isinstance(v, core.Literal)))
+
+
+def as_function(source: core.JaxprEqn, info: Any) -> Callable[..., list[Any]]:
+    """An equation as a function of the variables that it reads; ``info`` says where it comes from."""
+    alone = core.Jaxpr((), read_by(source), source.outvars, [source], debug_info=info.with_unknown_names())
+    run: Callable[..., list[Any]] = core.jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    return run
+
+
+def types_of(variables: Sequence[Any]) -> list[np.dtype]:
+    return [variable.aval.dtype for variable in variables]
+
+
+def opened(program: Any) -> Any:
+    """A program without its constants."""
+    return getattr(program, "jaxpr", program)
+
+
+def programs_in(values: Any) -> Iterator[Any]:
+    """The programs among the parameters of an equation."""
+    for value in values:
+        if hasattr(value, "eqns"):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from programs_in(value)
+
+
+class Call:
+    """A call that stays one node, as its field; equal to another of the same trace.
+
+    wide: the same call in the trace with float64, if there is one.
+    """
+
+    __slots__ = ("_key", "_own", "_results", "_wide", "name")
+
+    def __init__(self, source: core.JaxprEqn, wide: core.JaxprEqn | None) -> None:
+        programs = tuple(programs_in(source.params.values()))
+        info = opened(programs[0]).debug_info
+        self._own = as_function(source, info), types_of(read_by(source))
+        self._wide = (as_function(wide, info), types_of(read_by(wide))) if wide else None
+        self._results = types_of(source.outvars)
+        is_custom = source.primitive.name in CUSTOM
+        self.name = (is_custom and info.func_src_info) or source.primitive.name
+        self._key = programs, tuple(map(repr, source.invars))
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """The results on the values of the variables that it reads."""
+        run, types = self._own
+        if not any(v.dtype == np.float64 != t for v, t in zip(values, types, strict=True)):
+            return tuple(run(*values))
+        if self._wide is None:
+            raise BridgeError(
+                f"from_jax: expected {self.name} to take float64, in which gradients are checked; then the "
+                "function raises an error or takes other steps, as nodes of float64 show"
+            )
+        run, types = self._wide
+        results = run(*map(lax.convert_element_type, values, types))
+        return tuple(
+            r if r.dtype == np.float64 else lax.convert_element_type(r, t)
+            for r, t in zip(results, self._results, strict=True)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class CallNodeOp(NaryNodeOp):
+    """Base of the nodes of calls."""
+
+    mixed_types = True
+    call: Call
+
+    def forward_ops(self, *values: Any) -> Any:
+        return self.call(*values)
+
+
+class CustomRuleNodeOp(CallNodeOp):
+    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it.
+
+    It is the rule in every rule set.
+    """
+
+    type = "custom_rule"
+    composite = True
+    gradient_is_derivative = False
+
+
+class ControlFlowNodeOp(CallNodeOp):
+    """Base of ``cond`` and ``while``, here without a gradient: integers, truth values.
+
+    There is a subclass for each, made on first use; its ``type`` is the primitive's name.
+    """
+
+    type = "control_flow"
+    differentiable = False
+
+
+class DifferentiableControlFlowNodeOp(ControlFlowNodeOp):
+    """``cond`` and ``while`` with a gradient, which is JAX's own under any rule set."""
+
+    composite = True
+
+
+@functools.cache
+def _class_of(name: str, base: type[ControlFlowNodeOp]) -> Any:
+    return NodeMeta(f"{name.capitalize()}NodeOp", (base,), {"type": name, "__module__": __name__})
+
+
+def apply_call(call: Call, source: core.JaxprEqn, children: list[Node], real: bool) -> list[Node]:
+    """The results of a call as nodes. ``real``: whether they have gradients."""
+    if source.primitive.name in CUSTOM:
+        return parts(CustomRuleNodeOp(*children, call=call))
+    base = DifferentiableControlFlowNodeOp if real else ControlFlowNodeOp
+    return parts(_class_of(source.primitive.name, base)(*children, call=call))
+
+
+class WideCalls:
+    """For each call of a program that stays one node, the same call of the function traced with float64.
+
+    retrace: gives that trace. It is called once, if there is such a call; not of a function that is wide.
+    """
+
+    def __init__(self, program: Any, retrace: Callable[[], Any] | None) -> None:
+        self._program, self._retrace = program, retrace
+
+    def of(self, source: core.JaxprEqn) -> core.JaxprEqn | None:
+        return self._pairs.get(id(source))
+
+    @functools.cached_property
+    def _pairs(self) -> dict[int, core.JaxprEqn]:
+        if self._retrace is None:
+            return {}
+        try:
+            program = self._retrace()
+        except Exception:  # whatever the user's function raises that does not take float64
+            return {}
+        own, others = list(_kept_calls(self._program)), list(_kept_calls(program))
+        if list(map(_form, own)) != list(map(_form, others)):
+            return {}
+        return {id(a): b for a, b in zip(own, others, strict=True)}
+
+
+def _kept_calls(program: Any) -> Iterator[core.JaxprEqn]:
+    for equation in opened(program).eqns:
+        if equation.primitive.name in KEPT:
+            yield equation
+        else:
+            for inner in programs_in(equation.params.values()):
+                yield from _kept_calls(inner)
+
+
+def _form(source: core.JaxprEqn) -> Any:
+    """What a call and its twin have in common: all but types."""
+    read, variables = read_by(source), [*source.invars, *source.outvars]
+    operands = [None if isinstance(v, core.Literal) else read.index(v) for v in source.invars]
+    return source.primitive.name, operands, [getattr(v.aval, "shape", None) for v in variables]
