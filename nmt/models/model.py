@@ -65,6 +65,13 @@ class Model(Network):
         kinds = (as_type(value.dtype) for value in self.params.values())
         return next((kind for kind in kinds if kind.is_float), Type.float32)
 
+    def without_values(self) -> Model:
+        """The same model with shapes and types in place of its parameters' values: enough to record it."""
+        other = object.__new__(type(self))
+        specs = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in self.params.items()}
+        vars(other).update(vars(self), params=specs, _functions={}, _recording=threading.RLock())
+        return other
+
     def new_graph(self, inference: bool = True, *, seed: int = 1) -> ExpressionGraph:
         """A graph with this model's parameters only."""
         graph = ExpressionGraph(inference, seed=seed)

@@ -62,7 +62,7 @@ class Learner:
         placement: Placement = ONE_DEVICE,
         finite: FiniteCheck | None = None,
     ) -> None:
-        self.objective, self.step, self.seed = objective, step, seed
+        self.objective, self.step, self.seed = objective.without_values(), step, seed
         self.smoothing, self.words_reference = smoothing, words_reference
         self.normalization, self.finite = normalization or Normalization(), finite
         self.placement = placement.of_model(objective.model)
@@ -86,7 +86,7 @@ class Learner:
             words_reference=options.mini_batch_words_ref,
             normalization=normalization_of(options),
             placement=placement,
-            finite=FiniteCheck(objective, not step.skips) if options.check_nan else None,
+            finite=FiniteCheck(objective.without_values(), not step.skips) if options.check_nan else None,
         )
 
     def update(

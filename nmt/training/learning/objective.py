@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -231,6 +231,10 @@ class Objective:
         frozen = tuple(sorted(self.frozen))
         settings = (self.loss, self.precision, self.rule_set, self.checkpointing, frozen)
         return self.model.key, self.model.dropouts, *settings
+
+    def without_values(self) -> Objective:
+        """The same objective without the values of the model's parameters, which may be large."""
+        return replace(self, model=self.model.without_values())
 
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
         """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -233,6 +234,16 @@ def test_the_state_of_optax_is_saved_to_the_last_bit(model: Model, name: str, tm
     other.restore(replace(state, moments={}))
     stateless = name == "polyak_sgd"
     assert all(map(np.array_equal, updated(other, number=3).values(), after.values())) == stateless
+
+
+def test_nothing_is_kept_on_the_device_beside_the_state() -> None:
+    def live() -> int:
+        gc.collect()
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    before = live()
+    learner = learner_of(small(), check_nan=True)
+    assert live() - before == learner.held
 
 
 def test_updates_are_those_of_optax(model: Model) -> None:
