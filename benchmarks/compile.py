@@ -23,7 +23,7 @@ from benchmarks.training.models import NO_CACHE, add_options, command_line, trai
 from mgraph import compile_stats
 from nmt.runtime import devices
 from nmt.settings import TRAIN
-from nmt.training.learning.fit import blank
+from nmt.training.learning.fit import full_batch
 from nmt.training.learning.learner import Learner
 from nmt.training.setup import load_or_create_vocabs, new_model
 
@@ -65,11 +65,11 @@ def compare_lengths(options: dict[str, Any], lengths: list[int]) -> None:
     vocabs, paths, dims = load_or_create_vocabs(values)
     values = replace(values, vocabs=paths, dim_vocabs=dims)
     learner = Learner.from_options(new_model(values, dims, 1), values, seed=1)
-    learner.memory(blank(ROWS, min(lengths) // 2, len(vocabs)))  # compiles what all have in common
+    learner.memory(full_batch(ROWS, min(lengths) // 2, len(vocabs)))  # compiles what all have in common
     table = Table(["length", "tracing s", "compiling s"], width=8)
     for length in lengths:
         before = compile_stats()
-        learner.memory(blank(ROWS, length, len(vocabs)))
+        learner.memory(full_batch(ROWS, length, len(vocabs)))
         found = compile_stats() - before
         table.row(str(length), found.trace_seconds, found.compile_seconds)
 

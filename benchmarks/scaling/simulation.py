@@ -13,7 +13,7 @@ from mgraph import Adam
 from mgraph.running.memory import MemoryUse
 from nmt.files import create_model
 from nmt.text.packing import WIDTH
-from nmt.training.learning.fit import blank
+from nmt.training.learning.fit import full_batch
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.placement import placement_on
@@ -38,7 +38,7 @@ class Compiled(NamedTuple):
 
 def compiled(trainer: Learner, work: Work) -> Compiled:
     """The programs of an update by sentences of ``WIDTH`` words, with as many positions as the work has."""
-    batch = blank(work.groups * work.target // WIDTH, WIDTH, 2)
+    batch = full_batch(work.groups * work.target // WIDTH, WIDTH, 2)
     programs = trainer.analysed(batch)
     exchanged = (list(collectives(program.as_text())) for program in programs)
     return Compiled(*exchanged, max(MemoryUse.of(program, None).needed for program in programs))

@@ -127,7 +127,7 @@ def with_model_yml(text: str) -> np.ndarray:
     """``text`` as the item ``special:model.yml``: int8, a zero byte after it, padded with zero bytes
     to a multiple of 256. The inverse of ``model_yml``."""
     data = text.encode("utf-8", "surrogateescape") + b"\0"
-    return np.frombuffer(data.ljust(-len(data) // PADDING * -PADDING, b"\0"), np.int8)
+    return np.frombuffer(data.ljust(-(-len(data) // PADDING) * PADDING, b"\0"), np.int8)
 
 
 @contextmanager
@@ -249,5 +249,5 @@ def _header(array: np.ndarray) -> bytes:
         f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "
         f"'shape': {shape}, }}"
     ).encode()
-    size = -(len(text) + 11) // 16 * -16
+    size = -(-(len(text) + 11) // 16) * 16
     return b"\x93NUMPY\1\0" + (size - 10).to_bytes(2, "little") + text.ljust(size - 11) + b"\n"

@@ -133,7 +133,7 @@ class Optimizer(ABC):
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
         updated, self._state, norm = update(params, gradients, self._state, rate, cost)
         for name, value in updated.items():
-            nodes[name].set_value(value)
+            nodes[name].assigned(value)
         return norm
 
     def _first_state(self, params: Any) -> Any:

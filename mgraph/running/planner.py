@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -20,8 +20,10 @@ from ..specs import has_float
 from ..structure import Excerpt
 from ..tape import Tape
 from ..tracing.trace import Checkpoints
+from .memo import frontier
 from .plans import ForwardPlan, JointPlan
 
+T = TypeVar("T")
 Span = range
 """The ids of the nodes that one ``forward()`` covers."""
 
@@ -71,7 +73,7 @@ class Planner:
 
     def __init__(self, tape: Tape[Node], settings: GraphSettings) -> None:
         self._tape_ref, self._settings_ref = tape.ref, weakref.ref(settings)
-        self._cache: dict[Hashable, Prepared] = {}
+        self._cache: dict[Hashable, Any] = {}
         self._cached_for: Any = None
         """The state of tape, settings and spans that the cache holds for."""
 
@@ -103,6 +105,18 @@ class Planner:
     def _forward(self, span: Span, excerpt: Callable[[list[int]], Excerpt]) -> Prepared:
         rule_set, outputs, watch = self.settings.derivatives, self.outputs(span), self.settings.throw_nan
         return Prepared.of(excerpt(outputs), outputs, ForwardPlan, rule_set, watch=watch)
+
+    def inference(self, spans: Sequence[Span], span: Span) -> tuple[Prepared | None, Prepared]:
+        """The forward program of the first span in two: of what depends on parameters alone, if there is
+        any, and of the rest."""
+        return self._cached(("inference", span), spans, lambda: self._inference(span))
+
+    def _inference(self, span: Span) -> tuple[Prepared | None, Prepared]:
+        tape, rule_set, outputs = self.tape, self.settings.derivatives, self.outputs(span)
+        known, rest = frontier(tape, span.stop, outputs)
+        part = Prepared.of(tape.below(known), known, ForwardPlan, rule_set) if known else None
+        outputs = [i for i in outputs if i not in {*known}]
+        return part, Prepared.of(tape.part(rest), outputs, ForwardPlan, rule_set)
 
     def joint(self, spans: Sequence[Span], clip: bool) -> Prepared:
         """Forward and backward as one program, with or without clipping."""
@@ -158,7 +172,7 @@ class Planner:
         removed = (i for i in tape.not_roots if tape.nodes[i].absorbed_by is None)
         return tape.below([*outputs, *removed])
 
-    def _cached(self, what: Hashable, spans: Sequence[Span], prepare: Callable[[], Prepared]) -> Prepared:
+    def _cached(self, what: Hashable, spans: Sequence[Span], prepare: Callable[[], T]) -> T:
         """What ``prepare`` returns, cached while tape and settings stay the same."""
         tape, settings = self.tape, self.settings
         state = (
@@ -180,7 +194,8 @@ class Planner:
             self._cached_for, self._cache = state, {}
         if what not in self._cache:
             self._cache[what] = prepare()
-        return self._cache[what]
+        found: T = self._cache[what]
+        return found
 
     def outputs(self, span: Span) -> list[int]:
         """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic

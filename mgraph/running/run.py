@@ -31,7 +31,6 @@ from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .leaf_values import LeafValues
-from .memo import frontier
 from .memory import MemoryUse
 from .planner import Planner, Prepared, Span, candidates
 from .plans import AccumulationPlan, ForwardPlan, JointPlan, Results
@@ -185,19 +184,16 @@ class Run:
 
     def _without_known(self, segment: Segment) -> Prepared:
         """The first segment without what depends on parameters alone, which comes from the graph's memo."""
-        tape, settings, outputs = self._tape, self._settings, self._planner.outputs(segment.span)
-        known, rest = frontier(tape, segment.span.stop, outputs)
-        if known:
-            part = Prepared.of(tape.below(known), known, ForwardPlan, settings.derivatives)
-            names = tuple(tape.nodes[i].name for i in part.excerpt.inputs)
+        part, rest = self._planner.inference(self._spans, segment.span)
+        if part is not None:
+            names = tuple(self._tape.nodes[i].name for i in part.excerpt.inputs)
             numbers = None if part.numbers is None else part.numbers.tobytes()
             args = self._arguments(part, segment.leaves)
-            values = settings.memo.values(
+            values = self._settings.memo.values(
                 (part.plan, names, numbers), args[0], lambda: self._compiled(part)(*args).values
             )
-            self._values.update(zip(known, values, strict=True))
-        outputs = [i for i in outputs if i not in self._values]
-        return Prepared.of(tape.part(rest), outputs, ForwardPlan, settings.derivatives)
+            self._values.update(zip(part.outputs, values, strict=True))
+        return rest
 
     def _compiled(self, prepared: Prepared) -> Compiled:
         wide = prepared.plan.structure.is_wide()

@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import logging
 import os
-import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -28,6 +28,7 @@ from jaxlib.version import __version__ as _JAXLIB
 
 from ..device import platform_of
 from ..errors import first_line
+from ..files.items import replacing
 
 log = logging.getLogger("mgraph.programs")
 T = TypeVar("T")
@@ -35,6 +36,8 @@ T = TypeVar("T")
 FOLDER, ENDING = "traced", ".stablehlo"
 _DIGEST = hashlib.sha256
 _PACKAGE = __name__.partition(".")[0]
+_BEGUN = time.time_ns()
+"""Source files that have changed since then may not be those that run."""
 _SETTINGS = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -120,9 +123,8 @@ def _write(path: Path, data: bytes | bytearray) -> None:
     """Write a file in one piece, after its digest, if the folder can be written."""
     with suppress(OSError):
         path.parent.mkdir(0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with replacing(path) as file:
             file.write(_DIGEST(data).digest() + data)
-        os.replace(file.name, path)
 
 
 def _name(key: Sequence[Any], packages: Sequence[str]) -> str:
@@ -158,7 +160,8 @@ def _texts(value: Any, packages: Sequence[str]) -> Iterator[str]:
 
 @cache
 def _code(package: str) -> str:
-    """What changes with the source files of a package: their names, sizes and times."""
+    """What changes with the source files of a package: their names, sizes and times; ``TypeError`` if they
+    have changed since this process began, or are not known."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise TypeError(f"the source files of {package} are not known")
@@ -168,5 +171,7 @@ def _code(package: str) -> str:
     states = []
     for path in sorted({*files}):
         state = path.stat()
+        if max(state.st_mtime_ns, state.st_ctime_ns) > _BEGUN:
+            raise TypeError(f"{path} has changed since this process began")
         states.append(f"{path} {state.st_size} {state.st_mtime_ns}")
     return _DIGEST("\n".join(states).encode()).hexdigest()

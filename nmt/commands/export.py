@@ -46,7 +46,7 @@ def run(options: ExportOptions, argv: Sequence[str]) -> None:
         from nmt.files import load_model
         from nmt.files.export import DECODER, ENCODER, check_export, export_model
 
-        check_export(options.to, options.beam_size, options.opset)
+        check_export(options.beam_size, options.opset)
         model = load_model(
             options.model,
             options=described_model(options),

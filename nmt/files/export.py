@@ -40,7 +40,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     a sentence) stay: ``decoder.ancestors`` tells which of them a hypothesis sees. ``ArgumentError`` for a
     beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
-    check_export(folder, beam, opset)
+    check_export(beam, opset)
     path = Path(folder)
     names = _source_names(model.sources)
     sizes = {n for value in model.params.values() for n in value.shape} | {beam}
@@ -62,7 +62,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
         _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
 
 
-def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
+def check_export(beam: int, opset: int) -> None:
     """Raise the errors of ``export_model`` that do not depend on the model."""
     if beam < 1:
         raise ArgumentError(f"expected a beam of at least 1, got {beam}")

@@ -354,7 +354,7 @@ class Job:
             try:
                 yield from self._searched(shape, size, number, {})
             finally:
-                self.waiting.left(size)
+                self.waiting.leave(size)
 
     def _searched(
         self, shape: LaneShape, size: LaneSize, number: int, taken: dict[int, Request]

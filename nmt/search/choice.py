@@ -137,7 +137,7 @@ class Rules:
         """A model's scores, float32 ``[batch, beam, columns]``. A column is a word, or with shortlists a
         candidate of the sentence."""
         batch = len(sentences.limits)
-        # Apart from the product, which would otherwise be computed for the maximum and once more.
+        # Keep XLA from fusing the product into both the maximum and the sum, which would compute it twice.
         logits = kept_apart(logits.astype(jnp.float32).reshape(batch, -1, logits.shape[-1]))
         if sentences.candidates is not None:
             logits = jnp.where(_listed(sentences), logits, NONE)

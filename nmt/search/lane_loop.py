@@ -143,17 +143,17 @@ class LaneLoop:
         def living(state: LaneState) -> jax.Array:
             return jnp.sum(state.beam.slots > 0, dtype=jnp.int32)
 
-        def left(entered: jax.Array) -> jax.Array:
+        def still_waiting(entered: jax.Array) -> jax.Array:
             return waiting.count - entered
 
         def unfinished(carry: tuple[jax.Array, LaneState, Noted]) -> jax.Array:
             entered, state, (_, counts) = carry
-            return (left(entered) > 0) | ((living(state) > enough) & (counts[0] < most))
+            return (still_waiting(entered) > 0) | ((living(state) > enough) & (counts[0] < most))
 
         def turn(carry: tuple[jax.Array, LaneState, Noted]) -> tuple[jax.Array, LaneState, Noted]:
             entered, state, noted = carry
             entered, state = self._entered(params, entered, state, waiting)
-            more = jnp.minimum(left(entered), shape.entering)
+            more = jnp.minimum(still_waiting(entered), shape.entering)
             until = jnp.where(more > 0, shape.rows - more, enough)
 
             def busy(carry: tuple[LaneState, Noted]) -> jax.Array:

@@ -26,8 +26,8 @@ class LaneShape:
     capacity: the maximum number of steps of a sentence. places: for the words of its hypotheses, if models
     keep them. bins: in how many bins of how many words those who wait are packed; None if each is padded.
     candidates: padded size of the shortlists; 0 without them. listed: how many words are in any of them, at
-    most. forced: whether first words are
-    forced. attention: whether to return the first model's attention. rules: how words are chosen.
+    most. forced: whether first words are forced. attention: whether to return the first model's attention.
+    rules: how words are chosen.
     """
 
     rows: int

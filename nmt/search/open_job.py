@@ -132,7 +132,7 @@ class OpenJob(Job):
                     self.arriving.remove([index])
                     self._failed(index, error)
             finally:
-                self.arriving.left(size)
+                self.arriving.leave(size)
 
     def _report(self, turns: Iterable[Found]) -> None:
         for found in turns:

@@ -95,8 +95,8 @@ class Waiting:
         with self._lock:
             return not any(own for other, own in self._queues.items() if size.holds(other))
 
-    def left(self, size: LaneSize) -> None:
-        """A search has left a lane."""
+    def leave(self, size: LaneSize) -> None:
+        """A search leaves a lane."""
         with self._lock:
             self._searches[size] -= 1
 
@@ -140,15 +140,19 @@ class Waiting:
     def _taken(self, waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
         """Remove up to ``most`` sentences from a queue: the next that fits, as often as one is found."""
         found: list[Request] = []
+        kept: list[Request] = []
         next_one = tries = 0
         while next_one < len(waiting) and len(found) < most and tries < MOST_TRIES:
-            if fits(waiting[next_one]):
-                found.append(waiting.pop(next_one))
+            request = waiting[next_one]
+            if fits(request):
+                found.append(request)
+                next_one += 1
             else:  # nor do others of this length
-                next_one = bisect.bisect(
-                    waiting, self._place(waiting[next_one]), lo=next_one, key=self._place
-                )
+                others = bisect.bisect(waiting, self._place(request), lo=next_one, key=self._place)
+                kept += waiting[next_one:others]
+                next_one = others
                 tries += 1
+        waiting[:next_one] = kept
         return found
 
     def _place(self, request: Request) -> tuple[float, int]:

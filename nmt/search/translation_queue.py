@@ -155,11 +155,13 @@ class TranslationQueue:
         try:
             place.result(wait)
         except TimeoutError:
-            if place.cancel():
-                with self._lock, suppress(ValueError):
-                    self._room.remove(place)
+            if self._taken_back(place):
                 raise QueueFullError(f"the queue is full: {self.most_lines} line(s) are in it") from None
             place.result()
+        except KeyboardInterrupt:
+            if not self._taken_back(place):
+                self._leave()
+            raise
         return self._entered(row, timeout)
 
     async def translation(self, *texts: str | bytes, timeout: float | None = None) -> Translation:
@@ -235,6 +237,14 @@ class TranslationQueue:
             self._places += 1
         place.set_result(None)
         return place
+
+    def _taken_back(self, place: Future[None]) -> bool:
+        """Ask for a place no longer; False if it is given already."""
+        if not place.cancel():
+            return False
+        with self._lock, suppress(ValueError):
+            self._room.remove(place)
+        return True
 
     def _leave(self) -> None:
         """Give a place to who waits for one."""

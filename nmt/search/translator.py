@@ -218,8 +218,10 @@ class Translator(MadeAnew):
         _, options = super().__reduce__()
         return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), options
 
-    def with_options(self, **given: Any) -> Translator:
+    def with_options(self, *, mbr: str | Utility | None = None, **given: Any) -> Translator:
         """The same models and vocabularies with other options of lines, search and printing.
+
+        mbr: as when a Translator is made; ``""`` for none.
 
         Nothing is loaded again. OptionError for an invalid value, and for an option that counts when models
         are loaded, such as ``vocabs`` or ``precision``; TypeError for an unknown option.
@@ -227,10 +229,14 @@ class Translator(MadeAnew):
         loading = [name for name in given if name in _OF_LOADING]
         if loading:
             raise OptionError(f"--{loading[0].replace('_', '-')} counts only when a Translator is made")
+        utility = self._utility
+        if mbr is not None:
+            utility = mbr if callable(mbr) else None
+            given["mbr"] = "" if callable(mbr) else mbr
         options = DECODE.changed(self.options, given)
         check_decoding(options)
         other = object.__new__(type(self))
-        vars(other).update(vars(self), options=options)
+        vars(other).update(vars(self), options=options, _utility=utility)
         other._arrange()
         return other
 

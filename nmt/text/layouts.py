@@ -17,7 +17,7 @@ from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape
 
 ATTENTION = 8
-"""Of packed sentences, so many positions that are only laid out cost as much as one that is multiplied."""
+"""In packed batches so many positions that attention only lays out cost as much as one in a product."""
 
 
 class PaddedLayout:

@@ -77,7 +77,7 @@ def whole_width(longest: T) -> T:
     """The words in a row for whole sentences: a quarter more than the longest may have, rounded up. A
     recurrence takes a step for each, so rows must be short; but two usual sentences should find room in one.
     Batches of nearly the same lengths should have the same width, so that they need about as many rows."""
-    return -(longest * -5 // 32) * 8
+    return 8 * -(-5 * longest // 32)
 
 
 def whole_rows(lengths: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -110,9 +110,9 @@ def whole_rows(lengths: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarr
 
 
 TIERS = (1, 1, 1), (3, 3, 4), (4, 3, 5)
-"""Of a batch whose sentences are sorted, the longest first: so many eighths of the sentences, and what part
-of the whole length they have room for. Chosen for sources as long as in Europarl, in batches of
-sentences whose targets are about equally long: two thirds of the padding are gone."""
+"""Tiers of a batch sorted by length, longest first: ``(eighths of the sentences, numerator, denominator)``; a
+tier has room for that fraction of the longest sentence. Chosen for sources as long as in Europarl, in batches
+of sentences whose targets are about equally long: two thirds of the padding are gone."""
 
 
 def tiers(sentences: int, length: int) -> tuple[tuple[int, int], ...]:

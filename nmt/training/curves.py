@@ -62,13 +62,16 @@ class Curves:
     def read(path: str | os.PathLike[str]) -> Curves:
         """The figures in a file of ``--log-json``; CurvesError, with the line, if it is not one."""
         points: dict[tuple[str, str], dict[int, float]] = {}
+        last: dict[str, int] = {}
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 kind, update, figures = _record(line, f"{os.fspath(path)}, line {number}")
-                for (other, _), known in points.items():
-                    if other == kind:
-                        for later in [u for u in known if u >= update]:
-                            del known[later]
+                if update <= last.get(kind, -1):  # resumed
+                    for (other, _), known in points.items():
+                        if other == kind:
+                            for later in [u for u in known if u >= update]:
+                                del known[later]
+                last[kind] = update
                 for name, value in figures.items():
                     points.setdefault((kind, name), {})[update] = value
         made = [

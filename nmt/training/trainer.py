@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from contextlib import nullcontext
@@ -89,29 +90,38 @@ class Trainer:
 
     def _train(self, options: TrainOptions, placement: Placement) -> None:
         """Train; after divergence resume from the last checkpoint with the options of the next fallback."""
+        fallbacks = list(options.custom_fallbacks)
+        while (diverged := self._session(options, placement, forgives=bool(fallbacks))) is not None:
+            error, saved = diverged
+            fallback = fallbacks.pop(0)
+            named = ((name.replace("_", "-"), shown(value) or "[]") for name, value in fallback.items())
+            anew = fallback.get("no_reload") or (options.no_reload and not saved)
+            there = not anew and os.path.exists(options.model)
+            how = "resuming from the last checkpoint" if there else "starting again"
+            said = ", ".join(f"--{name} {value}" for name, value in named)
+            logger.warning("%s; %s with %s", error, how, said)
+            options = replace(after_divergence(self.options, fallback), no_reload=anew)
+            gc.collect()  # the session that diverged, with its parameters: it refers to itself
+
+    def _session(
+        self, options: TrainOptions, placement: Placement, *, forgives: bool
+    ) -> tuple[str, bool] | None:
+        """Train to the end: None; or, with ``forgives``, until divergence: what is wrong, and whether a
+        checkpoint has been written."""
         from nmt.training.processes import lost_processes
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
-        fallbacks = list(options.custom_fallbacks)
-        while True:
+        with lost_processes():
+            session = Session(options, lambda: self._stopped, placement)
             try:
-                with lost_processes():
-                    session = Session(options, lambda: self._stopped, placement)
-                    session.run()
-                self._stopped |= session.stopped
-                return
+                session.run()
             except DivergenceError as error:
-                if not fallbacks:
+                if not forgives:
                     raise
-                fallback = fallbacks.pop(0)
-                named = ((name.replace("_", "-"), shown(value) or "[]") for name, value in fallback.items())
-                anew = fallback.get("no_reload") or (options.no_reload and not session.saved)
-                there = not anew and os.path.exists(options.model)
-                how = "resuming from the last checkpoint" if there else "starting again"
-                said = ", ".join(f"--{name} {value}" for name, value in named)
-                logger.warning("%s; %s with %s", error, how, said)
-                options = replace(after_divergence(self.options, fallback), no_reload=anew)
+                return str(error), session.saved
+        self._stopped |= session.stopped
+        return None
 
     def stop(self) -> None:
         """Make ``train`` end after the current update, or in the middle of a validation, which the run that

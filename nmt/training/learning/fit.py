@@ -178,7 +178,7 @@ def fitting(
     extras = [name in options.extra_fields for name in ("data-weighting", "guided-alignment")]
 
     def memory(rows: int, length: int) -> int:
-        batch = blank(rows, length, streams, *extras)
+        batch = full_batch(rows, length, streams, *extras)
         needed = learner.memory(batch, last_of_several=grows or delay > 1, keep=False)
         return needed - learner.held
 
@@ -198,8 +198,8 @@ def fitting(
     return fit
 
 
-def blank(rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False) -> Batch:
-    """An empty batch of this shape."""
+def full_batch(rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False) -> Batch:
+    """A batch of this shape without padding, to measure programs with; every word is number 0."""
     ids = np.broadcast_to(np.int32(0), (rows, length))
     mask = np.broadcast_to(np.float32(1), (rows, length))
     return Batch(

@@ -22,7 +22,7 @@ from nmt.text.layouts import PaddedLayout
 from nmt.training.learning.batch_arrays import Arrays, specs_of
 from nmt.training.learning.finite import FiniteCheck
 from nmt.training.learning.objective import Differentiated, Objective
-from nmt.training.learning.optimizers import denominators_of, going_on
+from nmt.training.learning.optimizers import denominators_of, with_denominators
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
@@ -103,10 +103,11 @@ class Learner:
         of their logarithms, if ``needs_gradient_norms``. Returns without waiting for the device.
         """
         words = sum(batch.words for batch in batches)
+        divisor = self.normalization.count(words)
         scalars = Scalars(
             self._rate(learn_rate, words),
             words,
-            self.normalization.divisor(words),
+            divisor,
             decay_of_update(self.smoothing, number, words, self.words_reference),
             *self.normalization.limit(number, *gradient_norms),
         )
@@ -165,7 +166,7 @@ class Learner:
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
-        self._go_on((0.0, 0.0))
+        self._set_denominators((0.0, 0.0))
         with jax.enable_x64(False):  # as the programs have it
             optimizer = self.step.optimizer.init(self._device.params)
         self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
@@ -185,12 +186,12 @@ class Learner:
             denominators_of(self.step.optimizer),
         )
 
-    def _go_on(self, denominators: tuple[float, float]) -> None:
-        self.step = replace(self.step, optimizer=going_on(self.step.optimizer, denominators))
+    def _set_denominators(self, denominators: tuple[float, float]) -> None:
+        self.step = replace(self.step, optimizer=with_denominators(self.step.optimizer, denominators))
 
     def restore(self, state: LearnerState) -> None:
         """Resume from a state. Moments, averages and cost scales that it lacks are initialized."""
-        self._go_on(state.denominators)
+        self._set_denominators(state.denominators)
         fresh = self._new_state(state.params)
         params, errors = fresh.params, fresh.errors
         if errors is not None and state.errors is not None:
@@ -302,7 +303,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
         groups, parts = self.placement.groups, self.placement.parts
         differentiated = self.objective.differentiated(specs_of(batch), groups, parts)
         factor = 1.0 if scale is None else scale.factor
-        # Whole first: or else XLA would divide what gradients are computed from as it divides the state.
+        # Gather the parameters before differentiating: XLA would divide activations as it does the state.
         found = self.placement.whole(differentiated(self.placement.whole(params), batch, draws, factor))
         return self.placement.pinned(found if total is None else jax.tree.map(jnp.add, total, found))
 

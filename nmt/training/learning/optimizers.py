@@ -31,12 +31,12 @@ def optimizer_of(options: TrainOptions) -> Optimizer:
 
 
 def denominators_of(optimizer: Optimizer) -> tuple[float, float]:
-    """Those before the first update."""
+    """``1 - beta^t`` of both moments' bias corrections at this optimizer's step 0; zeros but for Adam."""
     return optimizer.denominators if isinstance(optimizer, Adam) else (0.0, 0.0)
 
 
-def going_on(optimizer: Optimizer, denominators: tuple[float, float]) -> Optimizer:
-    """The optimizer, with other denominators before the first update if it is Adam."""
+def with_denominators(optimizer: Optimizer, denominators: tuple[float, float]) -> Optimizer:
+    """The optimizer with these denominators at step 0, if it is Adam."""
     if denominators_of(optimizer) == denominators or not isinstance(optimizer, Adam):
         return optimizer
     other = copy(optimizer)

@@ -82,7 +82,7 @@ class Placement:
         return tree
 
     def fetched(self, tree: Tree) -> Tree:
-        """Copies as unsharded numpy arrays. All processes must call this."""
+        """Unsharded numpy arrays, on CPUs views of what is there. All processes must call this."""
         return _map(np.asarray, jax.device_get(tree))
 
     def local(self, tensors: Tensors) -> Tensors:

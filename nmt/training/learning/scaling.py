@@ -99,8 +99,8 @@ class Normalization:
     window: int = Numerics.gradient_norm_average_window
     average_words: float = 0.0
 
-    def divisor(self, words: int) -> float:
-        """The divisor for a gradient of ``words`` target words; updates ``average_words``."""
+    def count(self, words: int) -> float:
+        """Count an update of so many target words in ``average_words``; gives the divisor of its gradient."""
         divisor = np.float32(words if self.by_words else 1)
         if self.by_ratio:
             own = np.float32(words)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
@@ -176,7 +177,8 @@ class Script:
         returns True, the program is ended: ``Stopped``.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
-        with subprocess.Popen(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        with subprocess.Popen(line, shell=True, start_new_session=True, **pipes) as program:
             output = _output(program, stopped)
         if program.returncode:
             valid_log.warning("%s ended with status %d", line, program.returncode)
@@ -189,7 +191,8 @@ class Script:
 
 
 def _output(program: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> bytes:
-    """What a program writes until its end; on any error, and on ``Stopped``, it is terminated."""
+    """What a program writes until its end; on any error, and on ``Stopped``, it is terminated, with all that
+    it has started: it is a shell, and no scorer."""
     output: bytes | None = None
     try:
         while output is None and not stopped():
@@ -199,10 +202,11 @@ def _output(program: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> by
             raise Stopped
         return output
     except BaseException:
-        program.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            program.wait(TERMINATION_SECONDS)
-        program.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                program.communicate(timeout=TERMINATION_SECONDS)
+            os.killpg(program.pid, signal.SIGKILL)
         raise
 
 

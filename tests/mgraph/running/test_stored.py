@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -63,9 +65,10 @@ TRACED: list[SignedPlan] = []
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of traced programs, empty at first."""
+    """A folder of traced programs, empty at first; source files may be edited while tests run."""
     found = tmp_path / stored.FOLDER
     monkeypatch.setattr(stored, "folder", lambda: found)
+    monkeypatch.setattr(stored, "_BEGUN", math.inf)
     TRACED.clear()
     return found
 
@@ -129,6 +132,10 @@ def test_the_state_of_source_files_is_their_size_and_time(
     assert states[0] != states[1]
     with pytest.raises(TypeError, match="not known"):
         stored._code("no_such_package")
+    monkeypatch.setattr(stored, "_BEGUN", time.time_ns() - 10**12)
+    stored._code.cache_clear()
+    with pytest.raises(TypeError, match=r"edited_package/\w+\.py has changed since this process began"):
+        stored._code("edited_package")
 
 
 def test_what_another_process_could_not_tell_is_not_stored(folder: Path) -> None:

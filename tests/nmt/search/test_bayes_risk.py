@@ -135,6 +135,11 @@ def test_lists_are_ranked_by_utility() -> None:
     last = shortest.format(found).splitlines()[0].split(" ||| ")[-1]
     assert float(last) == -len(found.text)
     assert [len(one.texts) for one in shortest.translate(LINES[:1], n_best=2)] == [2]
+    for other in shortest.with_options(mbr=""), shortest.with_options(mbr="chrf").with_options(mbr=""):
+        assert other.translate(LINES[:1], return_scores=True)[0] == lists
+    named = shortest.with_options(mbr="chrf"), make(mbr="chrf", n_best=True)
+    assert named[0].translate(LINES[:1]) == named[1].translate(LINES[:1])
+    assert named[0].with_options(mbr=utility).translate(LINES[:1]) == shortest.translate(LINES[:1])
 
 
 def test_what_cannot_go_together(capsys: pytest.CaptureFixture[str]) -> None:

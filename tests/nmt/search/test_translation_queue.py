@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import signal
 import threading
 import weakref
 from collections.abc import Iterator
@@ -180,6 +181,18 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
         future = queue.submit("the cat")
         asyncio.run(given_up(queue))  # now while it waits for room
         assert future.cancel() and len(queue) == 0
+        held.set()
+        assert queue.submit("the cat").result(SECONDS).text
+
+
+def test_an_interrupt_while_waiting_takes_no_place(translator: Translator, held: threading.Event) -> None:
+    main = threading.get_ident()
+    with TranslationQueue(translator, most_lines=1) as queue:
+        future = queue.submit("the cat")
+        threading.Timer(0.1, signal.pthread_kill, [main, signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.submit("a cat", wait=SECONDS)
+        assert future.cancel()
         held.set()
         assert queue.submit("the cat").result(SECONDS).text
 

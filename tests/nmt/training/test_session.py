@@ -7,6 +7,7 @@ import itertools
 import logging
 import re
 import shutil
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -335,9 +336,20 @@ def test_where_no_finite_model_is_lost_others_are_saved(
 
 
 @pytest.mark.usefixtures("diverging")
-def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fallback_goes_on_from_the_finite_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners: list[weakref.ref[Learner]] = []
+    first_state = Learner._new_state
+
+    def new_state(learner: Learner, params: Any) -> Any:
+        assert all(before() in (None, learner) for before in learners), "two states would be on the device"
+        learners.append(weakref.ref(learner))
+        return first_state(learner, params)
+
     options = {"model": tmp_path / "m.npz", "mini_batch": 1, "save_freq": 5}
     log_of(caplog, **options, after_batches=2)
+    monkeypatch.setattr(Learner, "_new_state", new_state)
     divergence = {"throw_on_divergence": ["1000"], "custom_fallbacks": [{"learn_rate": 1e-4}]}
     log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
     assert "parameters are not finite; resuming from the last checkpoint with --learn-rate" in caplog.text

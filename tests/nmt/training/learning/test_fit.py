@@ -88,7 +88,7 @@ from nmt.training.learning.objective import LossOptions
 from nmt.settings import TrainOptions
 from nmt.settings.model_options import ModelOptions
 from nmt.files import create_model
-from nmt.training.learning.fit import blank, fitting
+from nmt.training.learning.fit import full_batch, fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import SharedPlacement
@@ -103,7 +103,7 @@ fit = fitting(learner, asked)
 found = {}
 for length in (8, 16):
     rows = fit((length, length))
-    found[length] = rows, learner.memory(blank(rows, length, 2)) - learner.held
+    found[length] = rows, learner.memory(full_batch(rows, length, 2)) - learner.held
 print(json.dumps(found))
 assert fitting(learner, replace(asked, mini_batch_fit=False)) is None
 """

@@ -73,18 +73,18 @@ def test_the_norm_is_reported_before_clipping() -> None:
 def test_normalized_gradients() -> None:
     words = Normalization(by_words=True)
     step = UpdateStep(Sgd(0), normalize_gradient=True)
-    state, reported = run(step, start(step), normalizer=words.divisor(5))
+    state, reported = run(step, start(step), normalizer=words.count(5))
     assert float(reported.gradient_norm) == pytest.approx(NORM / 5)
     assert_moved(state, 1 / 5)
 
 
 def test_words_relative_to_their_running_average() -> None:
     ratio = Normalization(by_ratio=True)
-    assert ratio.divisor(100) == pytest.approx(1)
-    assert ratio.divisor(200) == pytest.approx(200 / 110)
-    assert ratio.divisor(50) == pytest.approx(50 / 104)
+    assert ratio.count(100) == pytest.approx(1)
+    assert ratio.count(200) == pytest.approx(200 / 110)
+    assert ratio.count(50) == pytest.approx(50 / 104)
     both = Normalization(by_words=True, by_ratio=True, average_words=10)
-    assert both.divisor(20) == pytest.approx(400 / 11)
+    assert both.count(20) == pytest.approx(400 / 11)
 
 
 @pytest.mark.parametrize("logs", [False, True])

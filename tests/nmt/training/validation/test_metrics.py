@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import select
 import time
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,18 @@ def test_scripts_are_ended_when_a_stop_is_asked_for(script: str, monkeypatch: py
     with pytest.raises(Stopped):
         Script(script).run(stopped=lambda: time.monotonic() > began + 0.3)
     assert time.monotonic() < began + 30
+
+
+def test_what_a_script_has_started_ends_with_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(Stopped):
+        Script(f"(echo >&3; sleep 60; true) 3> {pipe}; echo 1").run(
+            stopped=lambda: bool(select.select([reader], [], [], 0.0)[0] and os.read(reader, 1))
+        )
+    assert select.select([reader], [], [], 30.0)[0] and not os.read(reader, 1), "nobody has it open"
+    os.close(reader)
 
 
 def test_what_a_signal_to_all_leaves_of_a_script_is_no_score() -> None:
