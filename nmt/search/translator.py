@@ -5,33 +5,33 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import jax
-import numpy as np
 
-from mgraph import Plan, Type, compiled
 from mgraph.device import check_process
 from nmt.files import load_model
 from nmt.files.directories import read_directory
-from nmt.models import Model, Source
+from nmt.models import Model
 from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import Utility, read_risk
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import Sampling, read_sampling
+from nmt.search.few_batches import FewBatches
 from nmt.search.made_anew import MadeAnew
 from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
+from nmt.search.states import NUMBERS, States, encode_sentences
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
 from nmt.settings.model_options import described_model
 from nmt.settings.option import options_of
 from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts, Precision
-from nmt.text.batches import pad, windows
+from nmt.text.batches import windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
@@ -42,48 +42,6 @@ from nmt.text.vocabs.loading import load_vocabs
 
 if TYPE_CHECKING:
     from nmt.settings.keywords import DecodeKeywords, OverrideKeywords, Path, Paths
-
-
-class States(NamedTuple):
-    """Encoder states of lines."""
-
-    states: np.ndarray
-    """float32 ``[line, word, dim]``, zeros after the last word of a line."""
-    mask: np.ndarray
-    """float32 ``[line, word]``: 1 at words, ``</s>`` included, 0 after them."""
-
-
-@dataclass(frozen=True)
-class EncodingPlan(Plan, by_key=["model"]):
-    """One of a model's encoders for ``rows`` sentences padded to ``length`` words."""
-
-    model: Model
-    stream: int
-    rows: int
-    length: int
-
-    def __str__(self) -> str:
-        return f"encoding of {self.rows} sentences of {self.length} words"
-
-    def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
-        graph, shape = self.model.blank_graph(), (self.rows, self.length)
-        source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
-        context = self.model.context(source, self.stream).context
-        (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
-        return found
-
-
-def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
-    """The encoder states of sentences of source stream ``stream``, given as word ids with ``</s>``.
-
-    Neither padding (to ``length_bucket``) nor the other sentences change a state.
-    """
-    batch = pad([sentences])
-    encode = compiled(EncodingPlan(model, stream, *batch.shape))
-    states = np.asarray(encode(model.params, *batch.ids, *batch.masks))
-    longest = max(map(len, sentences))
-    mask = batch.masks[0][: batch.sentences, :longest]
-    return States(states[: batch.sentences, :longest] * mask[:, :, None], mask)
 
 
 logger = logging.getLogger(__name__)
@@ -207,6 +165,7 @@ class Translator(MadeAnew):
             forced=options.force_decode,
             risk=read_risk(options, self._utility),
         )
+        self._encoding = FewBatches(options.mini_batch, options.mini_batch_words, NUMBERS)
         self._check_combinations()
 
     def __repr__(self) -> str:
@@ -324,7 +283,7 @@ class Translator(MadeAnew):
         return self._translations(texts, return_attention, n_best, first=first, done=done)
 
     def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
-        """The encoder states of the words of lines, and their mask.
+        """The encoder states of the words of lines, and their mask, computed in batches.
 
         source: the number of the source stream of the lines. model: its number in the ensemble.
         Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
@@ -342,7 +301,8 @@ class Translator(MadeAnew):
                 raise OptionError(f"line {sample.line + 1}: {sample.problem}")
         if not samples:
             raise OptionError("encode needs at least one line")
-        return encode_sentences(chosen, [sample.sequences[0] for sample in samples], source)
+        sentences = [sample.sequences[0] for sample in samples]
+        return encode_sentences(chosen, sentences, source, self._encoding)
 
     def format(self, translation: Translation) -> str:
         """The text that ``mgraph decode`` prints for a translation, in Marian's format."""

@@ -111,6 +111,9 @@ def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
     assert not states[1, 1:].any() and states[1, 0].any()
     alone, _ = plain.encode([LINES[2]])
     np.testing.assert_allclose(alone[0], states[2, :4], atol=1e-6)
+    found, own = plain.with_options(mini_batch=2).encode(LINES)
+    np.testing.assert_allclose(found, states, atol=1e-6)
+    np.testing.assert_array_equal(own, mask)
     with pytest.raises(OptionError, match="source 1 does not exist: the model has 1"):
         plain.encode(LINES, source=1)
     with pytest.raises(OptionError, match="model 1 does not exist: there are 1"):
