@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.device import platform_of
+from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import Extras, TrainOptions
 from nmt.text.background import Stopped
 from nmt.text.corpus import Corpus
@@ -18,8 +19,14 @@ from nmt.text.lines import Fingerprint, changes, from_text, to_text
 from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sharing.reading import Share
 from nmt.text.vocabs.agreement import check_agreement, check_shared
-from nmt.text.vocabs.base import ASKED
-from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
+from nmt.text.vocabs.base import ASKED, Vocab
+from nmt.training.checkpoints.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    save_best,
+    save_checkpoint,
+    save_for_script,
+)
 from nmt.training.checkpoints.state_files import TrainingStateError
 from nmt.training.compile_ahead import CompileAhead
 from nmt.training.in_common import in_common
@@ -64,49 +71,13 @@ class Session:
     ) -> None:
         self._processes = Processes()
         self._stopped = Agreement(self._processes, stopped)
-        with self._processes.in_turn():
-            found = None if options.no_reload else load_checkpoint(options.model, options)
-            if found:
-                options = with_model_options(options, found.options, options.model)
-            owner = options.model if found else ASKED
-            vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
-        used = replace(options, vocabs=paths, dim_vocabs=dims)
-        updates = found.state.batches if found else None
-        self._processes.require_same(partial(in_common, used, updates))
+        found, options, vocabs = self._found(options)
         self.state = found.state if found else TrainingState(options.learn_rate)
-        seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
-        self.seed = _number(self.state, SEED, int(seed), options.model)
-        if options.seed not in (0, self.seed):
-            logger.warning("[training] Resuming with --seed %d, as before; got %d", self.seed, options.seed)
-        exact = self._is_exact(options.marian_exact)
-        self.options = options = replace(options, vocabs=paths, dim_vocabs=dims, marian_exact=exact)
-        model = reloaded_model(found, options) if found else new_model(options, dims, self.seed)
-        self.model_options = model.options
-        before = options.model if found else options.pretrained_model
-        if before:
-            check_agreement(before, vocabs, model.options)
-        else:
-            check_shared(options.model, vocabs, model.options)
-        self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
-        if "float16" in options.precision and not options.cost_scaling:
-            hint = "small gradients become 0; --fp16 has both"
-            logger.warning("[training] --precision float16 without --cost-scaling: %s", hint)
-        kept = self._keeps_cost_scale(options.cost_scaling)
-        if found:
-            learned = found.learner if kept else replace(found.learner, cost_scale=None)
-            self.learner.restore(learned)
-        self.validation: Validation | None = None
+        self.options = options = self._settled(options)
+        self.learner, self.model_options = self._new_learner(found, vocabs, placement)
+        self.validation = self._registered_validation(vocabs)
         """What the first process does, if its options ask for it; the others follow."""
-        with self._processes.in_turn():
-            if self._processes.is_first:
-                self.validation = Validation.from_options(options, model.options, vocabs)
-                if self.validation:
-                    self.validation.register(self.state)
-        known = {name: getattr(self.state, name) for name in VALIDATORS} if self.validation else None
-        first = self._processes.shared(known)
-        self._validates = first is not None
-        for name, value in (first or {}).items():
-            setattr(self.state, name, value)
+        self._validates = self._share_validators()
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
         sizes = fitting(self.learner, options, self._processes.least)
         begun = self.state.batches > 0
@@ -128,6 +99,66 @@ class Session:
         self.grouping.typical_words = typical
         self.saved = False
         """Whether a checkpoint has been written."""
+
+    def _found(self, options: TrainOptions) -> tuple[Checkpoint | None, TrainOptions, Sequence[Vocab]]:
+        """The checkpoint, the options with those of its model and with vocabularies, and these; alike in all
+        processes."""
+        with self._processes.in_turn():
+            found = None if options.no_reload else load_checkpoint(options.model, options)
+            if found:
+                options = with_model_options(options, found.options, options.model)
+            owner = options.model if found else ASKED
+            vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
+        options = replace(options, vocabs=paths, dim_vocabs=dims)
+        updates = found.state.batches if found else None
+        self._processes.require_same(partial(in_common, options, updates))
+        return found, options, vocabs
+
+    def _settled(self, options: TrainOptions) -> TrainOptions:
+        """The options with what a run keeps that is resumed; sets the seed."""
+        seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
+        self.seed = _number(self.state, SEED, int(seed), options.model)
+        if options.seed not in (0, self.seed):
+            logger.warning("[training] Resuming with --seed %d, as before; got %d", self.seed, options.seed)
+        return replace(options, marian_exact=self._is_exact(options.marian_exact))
+
+    def _new_learner(
+        self, found: Checkpoint | None, vocabs: Sequence[Vocab], placement: Placement
+    ) -> tuple[Learner, ModelOptions]:
+        """The learner of a new or a resumed model, and the options of this model."""
+        options = self.options
+        model = reloaded_model(found, options) if found else new_model(options, options.dim_vocabs, self.seed)
+        before = options.model if found else options.pretrained_model
+        if before:
+            check_agreement(before, vocabs, model.options)
+        else:
+            check_shared(options.model, vocabs, model.options)
+        learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
+        if "float16" in options.precision and not options.cost_scaling:
+            hint = "small gradients become 0; --fp16 has both"
+            logger.warning("[training] --precision float16 without --cost-scaling: %s", hint)
+        kept = self._keeps_cost_scale(options.cost_scaling)
+        if found:
+            learner.restore(found.learner if kept else replace(found.learner, cost_scale=None))
+        return learner, model.options
+
+    def _registered_validation(self, vocabs: Sequence[Vocab]) -> Validation | None:
+        """What validates, in the first process."""
+        validation: Validation | None = None
+        with self._processes.in_turn():
+            if self._processes.is_first:
+                validation = Validation.from_options(self.options, self.model_options, vocabs)
+                if validation:
+                    validation.register(self.state)
+        return validation
+
+    def _share_validators(self) -> bool:
+        """Give all processes the validators of the first; returns whether it validates."""
+        known = {name: getattr(self.state, name) for name in VALIDATORS} if self.validation else None
+        first = self._processes.shared(known)
+        for name, value in (first or {}).items():
+            setattr(self.state, name, value)
+        return first is not None
 
     def _compile_ahead(self, placement: Placement) -> CompileAhead | None:
         """What compiles for batches that are read ahead, on a CPU: GPUs measure kernels while they compile.

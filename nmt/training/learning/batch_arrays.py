@@ -44,25 +44,28 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
     real = order < batch.sentences
     found: Arrays = {}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
-        own = mask[order] * real[:, None]
-        lengths = own.sum(1).astype(np.int64)
-        in_whole_rows = whole and i < last
+        inside, is_target = mask[order], i == last
+        of_sentences = inside * real[:, None]
+        lengths = of_sentences.sum(1).astype(np.int64)
+        in_whole_rows = whole and not is_target
         most = count // groups if in_whole_rows else rows_for(count // groups * ids.shape[1])
         place = TextRows.whole if in_whole_rows else TextRows.running
         rows = place(ids[order], lengths, most if batch.packed is None else batch.packed[i], groups)
-        if in_whole_rows:
-            own = mask[order]  # a mean over no words would be undefined
         found |= {
             f"ids{i}": rows.ids,
             f"positions{i}": rows.positions,
             f"places{i}": rows.places,
             f"origins{i}": rows.origins,
-            f"mask{i}": rows.taken_up(own) if i == last else own,
         }
-        if i == last and batch.weights is not None:
-            found["weights"] = rows.taken_up(batch.weights[order])
-    if batch.alignment is not None:
-        found["alignment"] = batch.alignment[order] * own[..., None]
+        if is_target:
+            found[f"mask{i}"] = rows.taken_up(of_sentences)
+            if batch.weights is not None:
+                found["weights"] = rows.taken_up(batch.weights[order])
+            if batch.alignment is not None:
+                found["alignment"] = batch.alignment[order] * of_sentences[..., None]
+        else:
+            # In whole rows a recurrent model takes the mean of each sentence: of no words it is undefined.
+            found[f"mask{i}"] = inside if in_whole_rows else of_sentences
     return found
 
 
