@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..tables import table
 from ..tape import Graph
-from .parameter_files import write_items
+from .parameter_files import read_items, write_items
 
 RTOL, ATOL = 1e-5, 1e-6
 
@@ -105,15 +105,20 @@ class DumpDiff:
         return "\n".join([*lines, *table(rows, "<<<<>>>")])
 
 
-def diff(a: Mapping[str, Any], b: Mapping[str, Any], rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:
-    """Compares two dumps (``values`` of graphs, or ``read_items`` of files) node by node.
+Dump = Mapping[str, Any] | str | os.PathLike[str]
+
+
+def diff(a: Dump, b: Dump, rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:
+    """Compares two dumps (``values`` of graphs, or files of ``graph.dump`` or models) node by node.
 
     Two values differ if one is missing, if shapes or element types are unequal, or if for an element ``|a -
     b| > atol + rtol * |b|``; integers must be equal, and NaN is equal to NaN. The order is that of ``a``; a
-    node that only ``b`` has comes after its predecessor there. ``ArgumentError`` for a negative tolerance.
+    node that only ``b`` has comes after its predecessor there. ``ArgumentError`` for a negative tolerance
+    and for what is no dump.
     """
     if not (rtol >= 0 and atol >= 0):
         raise ArgumentError(f"expected tolerances of at least 0, got rtol={rtol} and atol={atol}")
+    a, b = _items(a), _items(b)
     nodes = []
     for name in _merged(a, b):
         if name in a and name in b:
@@ -123,6 +128,14 @@ def diff(a: Mapping[str, Any], b: Mapping[str, Any], rtol: float = RTOL, atol: f
             where = "only in the first" if name in a else "only in the second"
             nodes.append(NodeDifference(name, array.shape, str(array.dtype), where))
     return DumpDiff(tuple(nodes), f"rtol {rtol:g}, atol {atol:g}")
+
+
+def _items(dump: Dump) -> Mapping[str, Any]:
+    if isinstance(dump, str | os.PathLike):
+        return read_items(dump)
+    if not isinstance(dump, Mapping):
+        raise ArgumentError(f"diff: expected values by name or a file, got {dump!r}")
+    return dump
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -39,6 +39,8 @@ class NormalizationNodeOp(FloatNodeOp):
     )
 
     def new_spec(self, x: Any, *scales: Any) -> Specs:
+        if not x.shape:
+            raise ShapeError("expected rows of at least one element, got a scalar")
         for name, scale in zip(("gamma", "beta"), scales, strict=False):
             *leading, size = scale.shape or (1,)
             if any(n != 1 for n in leading) or size not in (1, *x.shape[-1:]):

@@ -196,6 +196,15 @@ def test_files_are_compared(tmp_path: Path) -> None:
     assert str(diff(a, b, atol=0.1)).startswith("6 nodes, 0 of them differ beyond rtol 1e-05, atol 0.1")
 
 
+def test_files_may_be_named(tmp_path: Path) -> None:
+    dump(network(), tmp_path / "a.npz")
+    found = diff(tmp_path / "a.npz", str(tmp_path / "a.npz"))
+    assert found.nodes and found.first is None
+    assert diff(tmp_path / "a.npz", values(network())).first is None
+    with pytest.raises(ArgumentError, match="expected values by name or a file, got 3"):
+        diff(tmp_path / "a.npz", 3)
+
+
 def test_models_are_compared_too() -> None:
     folder = DATA / "items"
     npz, packed = read_items(folder / "quantized.npz"), read_items(folder / "quantized.intgemm8.bin")
