@@ -216,7 +216,7 @@ def div(a: Any, b: Any) -> Node:
 
 
 def number_as_node(op: str, value: Any, other: Any) -> Node:
-    """The number ``value`` as a constant of shape (1,) and of the element type of the node ``other``.
+    """The number ``value`` as a constant that broadcasts to the node ``other``, of its element type.
 
     ``ElementTypeError`` if that type cannot hold it.
     """

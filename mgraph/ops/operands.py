@@ -100,9 +100,9 @@ def wrapped(x: Node, number: float) -> Any:
 
 
 def constant_for(x: Node, value: Any) -> Node:
-    """A constant of shape (1,), or of ``x``'s where broadcasting is strict, and of ``x``'s element type. Not
-    merged with equal ones, as in Marian."""
-    shape = x.shape if x.tape().strict else (1,)
+    """A constant of shape (1,), or of ``x``'s where broadcasting is strict or ``x`` has no axes, and of
+    ``x``'s element type. Not merged with equal ones, as in Marian."""
+    shape = x.shape if x.tape().strict or not x.shape else (1,)
     return x.graph.constant(shape, from_value(value), x.value_type)
 
 

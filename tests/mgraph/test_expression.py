@@ -96,6 +96,13 @@ def test_neutral_numbers_return_the_node(graph: ExpressionGraph) -> None:
     assert (x + 2) is (2 + x) and (x + 2) is (x + np.float32(2))
 
 
+def test_a_number_beside_a_node_without_axes_adds_none(graph: ExpressionGraph) -> None:
+    x = param(graph, [4.0, 2.0])[0]
+    results = [1 / x, x > 3, mgraph.maximum(x, 5), mgraph.select(x > 3, x, 0), mgraph.replace_slice(x, (), 7)]
+    assert [node.shape for node in results] == [()] * 5
+    assert [float(value(node)) for node in results] == [0.25, 1, 5, 4, 7]
+
+
 def test_numpy_scalars_stand_on_either_side(graph: ExpressionGraph) -> None:
     x = param(graph, [1.0, 2.0])
     total = np.float32(3) * x + np.float64(1) - np.int64(2) * x
