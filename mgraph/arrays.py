@@ -1,8 +1,9 @@
-"""Arrays from users: checked, or refused with a reason."""
+"""Arrays and numbers from users: checked, or refused with a reason."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .errors import GraphError, ShapeError
+from .errors import ArgumentError, GraphError, ShapeError
 from .places import here
 from .shape import Shape
 from .types import Type
@@ -55,6 +56,26 @@ def described(value: Any) -> str:
     if isinstance(value, np.ndarray | jax.Array):
         return f"an array of shape {value.shape} and type {value.dtype}"
     return f"{value!r} of type {type(value).__name__}"
+
+
+def real(what: str, name: str, value: Any) -> float:
+    """``value`` as the number ``name`` of ``what``; ``ArgumentError`` if it is none, as a node or a word."""
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, GraphError):
+        raise ArgumentError(f"{what}: {name} must be a number, got {described(value)}{here()}") from None
+
+
+def whole(what: str, name: str, value: Any) -> int:
+    """``value`` as the int ``name`` of ``what``; ``ArgumentError`` if it is not a whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{what}: {name} must be a whole number, got {described(value)}{here()}"
+        ) from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ Source: Marian, ``graph/node_initializers.h``.
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,10 +25,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import as_array, refuse_traced
+from .arrays import as_array, described, real, refuse_traced, whole
 from .errors import ArgumentError, ElementTypeError, ShapeError
+from .files.paths import path_text
 from .files.word_vectors import of_unit_length, read_into
 from .operators import OPEN
+from .places import here
 from .scalars import weak_scalars
 from .shape import Shape
 from .types import Type, as_type
@@ -91,7 +94,7 @@ class Fixed(Initializer):
     def value(self, shape: Shape, type_: Type) -> np.ndarray:
         """The value as a fresh numpy array that shares no memory with the user's."""
         given = np.asarray(self._function(shape, type_))
-        if np.iscomplexobj(given):
+        if not _holds_real_numbers(given):
             raise ElementTypeError(f"{self._name}: expected real numbers, got {given.dtype}")
         try:
             with np.errstate(invalid="ignore"):
@@ -107,6 +110,13 @@ class Fixed(Initializer):
 
     def __repr__(self) -> str:
         return f"inits.{self._name}"
+
+
+def _holds_real_numbers(array: np.ndarray) -> bool:
+    if array.dtype == object:  # as Python's ints beyond 64 bits
+        return all(isinstance(number, numbers.Real) for number in array.flat)
+    # Types beyond numpy's own, such as bfloat16, have other kinds.
+    return array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)
 
 
 @dataclass(frozen=True)
@@ -158,12 +168,14 @@ class Random(Initializer):
 def from_value(value: float) -> Fixed:
     """Every element is ``value``."""
     refuse_traced("inits.from_value", value)
+    if as_array("inits.from_value", value).ndim:
+        raise ArgumentError(f"inits.from_value expects one number, got {described(value)}{here()}")
     return Fixed("from_value", partial(_filled, value))
 
 
 def _filled(value: float, shape: Shape, type_: Type) -> np.ndarray:
     # In the type of an integer node numpy would cut fractions.
-    known = type_.is_float and not np.iscomplexobj(value)
+    known = type_.is_float and np.asarray(value).dtype.kind in "biuf"
     return np.full(shape, value, type_.dtype if known else None)
 
 
@@ -243,15 +255,15 @@ def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed
     by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and line, ``ShapeError``
     for a node that is no matrix. Source: Marian, ``inits::fromWord2vec``.
     """
-    return Fixed("from_word2vec", partial(_read, path, normalize, seed))
+    return Fixed("from_word2vec", partial(_read, path_text(path), normalize, seed))
 
 
-def _read(path: str | os.PathLike[str], normalize: bool, seed: int, shape: Shape, type_: Type) -> np.ndarray:
+def _read(path: str, normalize: bool, seed: int, shape: Shape, type_: Type) -> np.ndarray:
     if len(shape) != 2:
         raise ShapeError(f"inits.from_word2vec fills a matrix (words, dim), got shape {shape}")
     table = np.asarray(glorot_normal().draw(HostSource(seed), shape), np.float32)
     with open(path, "rb") as stream:
-        read_into(table, stream, os.fspath(path))
+        read_into(table, stream, path)
     return of_unit_length(table) if normalize else table
 
 
@@ -272,6 +284,8 @@ def _given(array: Any, shape: Shape, type_: Type) -> Any:
 def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None) -> Fixed:
     """Whatever ``function(shape, dtype)`` returns; with ``intermediate_type`` the function works in
     that element type and the result is cast to the node's."""
+    if not callable(function):
+        raise ArgumentError(f"inits.from_lambda expects a function, got {described(function)}{here()}")
     return Fixed("from_lambda", partial(_called, function, intermediate_type))
 
 
@@ -284,7 +298,10 @@ def _called(
 
 
 def range(begin: float, end: float, step: float = 1) -> Fixed:
-    """``begin, begin + step, ...`` below ``end``; as many numbers as the node has elements."""
+    """``begin, begin + step, ...`` below ``end``; as many numbers as the node has elements. ``ArgumentError``
+    for a step of 0 and what is not finite."""
+    if not all(map(math.isfinite, _reals("range", begin=begin, end=end, step=step))) or not step:
+        raise ArgumentError(f"inits.range has no numbers from {begin} to {end} by {step}{here()}")
     return Fixed("range", partial(_sequence, begin, end, step))
 
 
@@ -302,14 +319,18 @@ def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
     """Sine in the first half of the last axis, cosine in the second:
     ``angle(pos, i) = pos * 10000 ** (-(i mod n) / (n - 1))`` with ``n = dim / 2``.
 
-    Shape ``(..., positions, dim)``, positions counted from ``start`` over all rows.
+    Shape ``(..., positions, dim)``, positions counted from ``start`` over all rows. ``ShapeError`` for fewer
+    than 3 features, for which the formula divides by 0.
     Source: Vaswani et al. 2017 in tensor2tensor's layout, as Marian computes it (float32).
     """
+    start = whole("inits.sinusoidal_position_embeddings", "start", start)
     return Fixed("sinusoidal_position_embeddings", partial(_sinusoids, start))
 
 
 def _sinusoids(start: int, shape: Shape, type_: Type) -> np.ndarray:
-    dim = shape[-1]
+    dim = shape[-1] if shape else 0
+    if dim < 3:
+        raise ShapeError(f"inits.sinusoidal_position_embeddings needs at least 3 features, got shape {shape}")
     n = dim // 2
     positions = np.arange(start, start + math.prod(shape[:-1]), dtype=np.float32)
     column = np.arange(dim)
@@ -388,23 +409,30 @@ class Glorot(Random):
         return (source.uniform(shape) * np.float32(2) - np.float32(1)) * width
 
 
+def _reals(init: str, **values: Any) -> list[float]:
+    """The arguments of an initializer that are numbers."""
+    return [real(f"inits.{init}", name, value) for name, value in values.items()]
+
+
 def uniform(a: float = 0.0, b: float = 1.0) -> Random:
     """Uniform in ``[a, b)``."""
-    return Uniform(float(a), float(b) - float(a))
+    low, high = _reals("uniform", a=a, b=b)
+    return Uniform(low, high - low)
 
 
 def normal(mean: float = 0.0, stddev: float = 1.0) -> Random:
     """Normal with the given mean and standard deviation."""
-    return Normal(float(mean), float(stddev))
+    return Normal(*_reals("normal", mean=mean, stddev=stddev))
 
 
 def bernoulli(p: float, scale: float = 1.0, shift: float = 0.0) -> Random:
     """``(u < p) * scale + shift`` with ``u`` uniform in [0, 1)."""
-    return Bernoulli(float(p), float(scale), float(shift))
+    return Bernoulli(*_reals("bernoulli", p=p, scale=scale, shift=shift))
 
 
 def dropout(p: float) -> Random:
     """A dropout mask: 0 with probability ``p``, else ``1 / (1 - p)``; ``0 <= p < 1``."""
+    p = real("inits.dropout", "p", p)
     if not 0 <= p < 1:
         raise ArgumentError(f"inits.dropout expects a probability 0 <= p < 1, got {p}")
     return Bernoulli(1.0 - p, 1.0 / (1.0 - p), 0.0)
@@ -412,7 +440,7 @@ def dropout(p: float) -> Random:
 
 def gumbel(eps: float = 1e-5) -> Random:
     """Gumbel noise ``-log(-log(u))`` with ``u`` uniform in ``[eps, 1 - eps)``."""
-    return Gumbel(float(eps))
+    return Gumbel(real("inits.gumbel", "eps", eps))
 
 
 def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
@@ -421,10 +449,10 @@ def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1
     With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; both set is the
     same as none. Source: Glorot and Bengio 2010.
     """
-    return Glorot(fan_in, fan_out, float(scale), normal=False)
+    return Glorot(fan_in, fan_out, real("inits.glorot_uniform", "scale", scale), normal=False)
 
 
 def glorot_normal(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
     """Normal with standard deviation ``scale * sqrt(2 / (in + out))``; with one flag alone
     ``sqrt(1 / in)`` or ``sqrt(1 / out)``. Source: Glorot and Bengio 2010."""
-    return Glorot(fan_in, fan_out, float(scale), normal=True)
+    return Glorot(fan_in, fan_out, real("inits.glorot_normal", "scale", scale), normal=True)

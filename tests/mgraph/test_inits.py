@@ -170,6 +170,28 @@ def test_numbers_that_do_not_fit(
     assert str(caught.value).endswith(f"test_inits.py:{line_of(x)}")
 
 
+@pytest.mark.parametrize("values", [[1, None], ["1", "2"], [{}, 1], np.array([1, 2], "datetime64[s]")])
+def test_what_is_no_number_is_refused(graph: ExpressionGraph, values) -> None:
+    for type_ in ("float32", "int32"):
+        with pytest.raises(mgraph.ElementTypeError, match="from_vector: expected real numbers, got"):
+            graph.constant((2,), inits.from_vector(values), type_)
+
+
+def test_arguments_that_give_no_values_are_refused(graph: ExpressionGraph) -> None:
+    for make in (
+        lambda: inits.range(0, 4, 0),
+        lambda: inits.range(0, math.nan),
+        lambda: inits.from_value([1, 2]),
+        lambda: inits.from_lambda(None),
+        lambda: inits.from_word2vec(1),
+    ):
+        with pytest.raises(mgraph.ArgumentError):
+            make()
+    for shape in ((), (4, 2)):
+        with pytest.raises(ShapeError, match="at least 3 features"):
+            graph.constant(shape, inits.sinusoidal_position_embeddings())
+
+
 def test_a_value_of_another_shape_names_the_parameter(graph: ExpressionGraph) -> None:
     x = graph.param("x", (2, 3), inits.from_tensor(np.ones((3, 3))))
     with pytest.raises(ShapeError, match=r"parameter 'x': .*shape \(3, 3\) for a node of \(2, 3\)") as caught:
