@@ -34,7 +34,8 @@ class Slice:
     """A half-open range ``[begin, end)`` along an axis; negative numbers count from the end.
 
     ``Slice(i)`` is the single position ``i`` (the axis stays, with size 1), ``Slice()`` everything,
-    ``Slice(-2, Slice.END)`` the last two. Source: Marian, ``common/shape.h``.
+    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for parts that are no
+    ints. Source: Marian, ``common/shape.h``.
     """
 
     begin: int = 0
@@ -44,6 +45,11 @@ class Slice:
     END: ClassVar[int] = 2**31 - 1
 
     def __init__(self, begin: int | None = None, end: int | None = None, stride: int = 1) -> None:
+        try:
+            begin, end = (None if part is None else operator.index(part) for part in (begin, end))
+            stride = operator.index(stride)
+        except TypeError:
+            raise ShapeError(f"a slice has whole numbers, got {begin!r} to {end!r} by {stride!r}") from None
         if begin is None:
             begin, end = 0, self.END
         elif end is None:

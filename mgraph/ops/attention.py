@@ -18,7 +18,7 @@ from ..platforms import flash_attention, on_cuda_by
 from ..shape import Shape
 from ..specs import Spec, Specs, spec_of
 from .dropout import mask_for
-from .operands import FloatNodeOp, Gradients, accumulable, as_positions, is_number, node, refusal
+from .operands import FloatNodeOp, Gradients, accumulable, as_positions, is_number, node, nodes_in, refusal
 from .product import matmul, matmul_of_columns
 from .reduce import divisor, exponentials, largest
 
@@ -310,6 +310,7 @@ def cached_attention(
     Gradient: as ``dot_product_attention`` to all parts at once; 0 by those that are not read.
     Source: no twin in Marian, whose caches grow by a step at a time.
     """
+    keys, values, masks = (nodes_in("cached_attention", part) for part in (keys, values, masks))
     if not keys or len({len(keys), len(values), len(masks)}) > 1:
         counts = f"{len(keys)} keys, {len(values)} values and {len(masks)} masks"
         raise ArgumentError(f"cached_attention expects keys, values and a mask for each part, got {counts}")

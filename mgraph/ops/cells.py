@@ -226,10 +226,11 @@ def att_ops(va: Node, context: Node, state: Node) -> Node:
     Differs: Marian's gradients are right only where beam is 1.
     Source: Bahdanau et al. 2015; Marian, ``attOps``.
     """
-    if len(node("att_ops", context).shape) < 3:
+    va, context, state = (node("att_ops", x) for x in (va, context, state))
+    if len(context.shape) < 3:
         raise refusal("att_ops", "expected a context of (words, batch, features)", va, context, state)
     words, batch = context.shape[-3:-1]
-    beam = state.shape[-4] if len(node("att_ops", state).shape) > 3 else 1
+    beam = state.shape[-4] if len(state.shape) > 3 else 1
     return reshape(AttentionNodeOp(va, context, state), (beam, 1, words, batch))
 
 

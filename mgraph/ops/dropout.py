@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 from ..node import Node
 from ..shape import Shape
 from .arithmetic import MultNodeOp
-from .operands import FloatNodeOp, Gradients, axis_in, is_number, node, unless_nan
+from .operands import FloatNodeOp, Gradients, axes_in, is_number, node, unless_nan
 from .product import affine
 
 
@@ -28,7 +28,7 @@ def mask_for(
     if p == 0:
         return None
     if shape is None:
-        kept = range(len(x.shape)) if axes is None else {axis_in(op, x, a) for a in axes}
+        kept = range(len(x.shape)) if axes is None else axes_in(op, x, axes)
         shape = tuple(n if i in kept else 1 for i, n in enumerate(x.shape))
     return x.graph.dropout_mask(p, shape, x.value_type)
 

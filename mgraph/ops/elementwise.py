@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import real
 from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
 from .arithmetic import sum_of
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, unless_nan
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, nodes_in, unless_nan
 from .precision import in_float32
 
 Nodes = Node | Sequence[Node]
@@ -68,7 +69,7 @@ def tanh(*xs: Nodes) -> Node:
     Gradient: ``adj (1 - y^2)`` by each.
     Source: Marian, ``tanh``.
     """
-    nodes = [n for x in xs for n in ((x,) if isinstance(x, Node) else x)]
+    nodes = [n for x in xs for n in ((x,) if isinstance(x, Node) else nodes_in("tanh", x))]
     return TanhNodeOp(*nodes)
 
 
@@ -119,7 +120,7 @@ def prelu(x: Nodes, alpha: float = 0.01) -> Node:
     Differs: Marian aborts on lists.
     Source: Marian, ``prelu``.
     """
-    return PReLUNodeOp(sum_of("prelu", x), alpha=float(alpha))
+    return PReLUNodeOp(sum_of("prelu", x), alpha=real("prelu", "alpha", alpha))
 
 
 def leakyrelu(x: Nodes) -> Node:
@@ -314,7 +315,7 @@ def sqrt(x: Node, eps: float = 0.0) -> Node:
     Gradient: ``adj / (2 y)``, infinite where ``y = 0``.
     Source: Marian, ``sqrt``.
     """
-    return SqrtNodeOp(x, eps=float(eps))
+    return SqrtNodeOp(x, eps=real("sqrt", "eps", eps))
 
 
 class SquareNodeOp(UnaryNodeOp):
@@ -376,6 +377,7 @@ def clip(x: Node, c: float) -> Node:
     Gradient: ``adj`` where ``|x| < c``, else 0, also at the bounds.
     Source: Marian, ``clip``.
     """
+    c = real("clip", "c", c)
     if c < 0:
         raise ArgumentError(f"clip: expected a bound of at least 0, got {c}")
-    return x if c == 0 else ClipNodeOp(x, c=float(c))
+    return x if c == 0 else ClipNodeOp(x, c=c)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import real
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
@@ -152,8 +153,9 @@ def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: 
 def _normalize(
     cls: type[NormalizationNodeOp], x: Node, gamma: Node | None, beta: Node | None, eps: float
 ) -> Node:
+    eps = real(cls.type, "eps", eps)
     if gamma is None:
-        h = cls(x, eps=float(eps))
+        h = cls(x, eps=eps)
         return h if beta is None else plus(h, beta)
     scales = (gamma,) if beta is None else (gamma, beta)
-    return cls(x, *scales, eps=float(eps))
+    return cls(x, *scales, eps=eps)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..arrays import described, real, whole
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
@@ -50,6 +51,21 @@ def node(op: str, x: Any) -> Node:
     raise not_a_node(op, x)
 
 
+def nodes_in(op: str, given: Any) -> list[Node]:
+    """A list of what was ``given`` as several nodes; ``ElementTypeError`` if it is one, or nothing to go
+    through."""
+    if isinstance(given, Node) or not isinstance(given, Iterable):
+        raise not_a_node(op, given, "a list of nodes")
+    return list(given)
+
+
+def wholes(op: str, name: str, values: Any) -> tuple[int, ...]:
+    """The argument ``name``, several ints; ``ArgumentError`` if it is anything else."""
+    if isinstance(values, Node) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{op}: {name} must be whole numbers, got {described(values)}{here()}")
+    return tuple(whole(op, f"each of {name}", value) for value in values)
+
+
 def axis_in(op: str, x: Any, axis: int) -> int:
     """An axis of ``x`` counted from the front; ``ShapeError`` if ``x`` has no such axis."""
     rank = len(node(op, x).shape)
@@ -82,8 +98,8 @@ def number_for(op: str, x: Node, value: Any) -> float:
     there for a fraction, and for an int that the type cannot hold."""
     kind = node(op, x).value_type
     if kind.is_float:
-        return float(value)
-    if not isinstance(value, numbers.Integral) and not float(value).is_integer():
+        return real(op, "the number", value)
+    if not isinstance(value, numbers.Integral) and not real(op, "the number", value).is_integer():
         raise ElementTypeError(
             f'{op}: {value!r} with a node of type {kind}; cast the node: cast(x, "float32"){here()}'
         )

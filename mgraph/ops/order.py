@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node, UnaryNodeOp
@@ -92,7 +91,7 @@ def _outputs(ordered: Node) -> tuple[Node, Node]:
 
 
 def _topk(op: str, x: Node, k: int, axis: int, descending: bool) -> Node:
-    return TopKNodeOp(x, k=operator.index(k), axis=axis_in(op, x, axis), descending=bool(descending))
+    return TopKNodeOp(x, k=whole(op, "k", k), axis=axis_in(op, x, axis), descending=bool(descending))
 
 
 def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Node]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case
 from ..device import platform_of
 from ..errors import ArgumentError, ShapeError
@@ -19,7 +20,7 @@ from ..places import here
 from ..specs import Spec, Specs, spec_of
 from ..types import as_type
 from ..varying import varied_as
-from .operands import FloatNodeOp, Gradients, accumulable, known
+from .operands import FloatNodeOp, Gradients, accumulable, known, node
 from .precision import accumulator
 from .product import as_matrix, check_bias, matmul, matmul_of_columns, product_shape
 from .softmax import smoothing
@@ -233,10 +234,12 @@ def affine_cross_entropy(
     Source: no twin in Marian, which holds the logits; Wijmans et al. 2024 for the idea.
     """
     alpha = smoothing("affine_cross_entropy", label_smoothing)
-    rows = math.prod(x.shape[:-1])
+    rows = math.prod(node("affine_cross_entropy", x).shape[:-1])
     if chunk is None:
         at_once = LOGITS.get(platform_of(x.graph.device), LOGITS_ELSEWHERE)
         chunk = max(LEAST_CHUNK, at_once // max(rows, 1) // LEAST_CHUNK * LEAST_CHUNK)
+    chunk = whole("affine_cross_entropy", "chunk", chunk)
+    parts = whole("affine_cross_entropy", "parts", parts)
     if chunk < 1:
         raise ArgumentError(
             f"affine_cross_entropy: expected at least 1 class in a chunk, got {chunk}{here()}"
@@ -244,5 +247,5 @@ def affine_cross_entropy(
     if parts < 1:
         raise ArgumentError(f"affine_cross_entropy: expected at least 1 part, got {parts}{here()}")
     children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
-    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": int(chunk), "parts": int(parts)}
+    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": chunk, "parts": parts}
     return get(AffineCrossEntropyNodeOp(*children, **fields), 0)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..arrays import real
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
@@ -206,7 +207,7 @@ def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: f
     Gradient: ``scale * adj op(b)^T`` by ``a``; ``scale * op(a)^T adj``, summed over rows, by ``b``.
     Source: Marian, ``dot``.
     """
-    return DotNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+    return DotNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("dot", "scale", scale))
 
 
 class AffineNodeOp(RowsProductNodeOp):
@@ -243,7 +244,9 @@ def affine(
     Gradient: as for ``dot``; by ``bias`` the sum of ``adj`` over all rows.
     Source: Marian, ``affine``.
     """
-    return AffineNodeOp(a, b, bias, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+    return AffineNodeOp(
+        a, b, bias, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("affine", "scale", scale)
+    )
 
 
 class DotBatchedNodeOp(ProductNodeOp):
@@ -279,7 +282,9 @@ def bdot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: 
     broadcast.
     Source: Marian, ``bdot``.
     """
-    return DotBatchedNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+    return DotBatchedNodeOp(
+        a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("bdot", "scale", scale)
+    )
 
 
 class DotBatchedLegacyNodeOp(ProductNodeOp):
@@ -338,7 +343,9 @@ def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, 
     Differs: where there are fewer b than a, Marian's gradient by ``b`` writes beyond its end.
     Source: Marian, ``bdot_legacy``.
     """
-    return DotBatchedLegacyNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+    return DotBatchedLegacyNodeOp(
+        a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("bdot_legacy", "scale", scale)
+    )
 
 
 PRODUCTS = (DotNodeOp, AffineNodeOp, DotBatchedNodeOp, DotBatchedLegacyNodeOp)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import NaryNodeOp, Node
@@ -71,11 +72,10 @@ def fake_quantize(x: Node, bits: int = 8, axis: int | None = None) -> Node:
     Gradient: ``adj``, straight through: that of ``x`` itself.
     Source: Bengio et al. 2013. Marian's option ``quantize-bits`` rounds parameters so, after each update.
     """
+    bits = whole("fake_quantize", "bits", bits)
     if not 2 <= bits <= 16:
         raise ArgumentError(f"fake_quantize: expected 2 to 16 bits, got {bits}")
-    return FakeQuantizeNodeOp(
-        x, bits=int(bits), axis=None if axis is None else axis_in("fake_quantize", x, axis)
-    )
+    return FakeQuantizeNodeOp(x, bits=bits, axis=None if axis is None else axis_in("fake_quantize", x, axis))
 
 
 def _case(*shapes: tuple[int, ...], **fields: Any) -> Case:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
@@ -155,9 +156,10 @@ class ReplaceSliceNodeOp(NaryNodeOp):
         return tuple(slice(*part) for part in self.region)
 
 
-def replace_slice(x: Node, slices: Sequence[Slice | int], value: Any) -> Node:
+def replace_slice(x: Node, slices: Slice | int | Sequence[Slice | int], value: Any) -> Node:
     """``x`` with ``value``, a node or a number, written over a region, which ``slices`` give for the first
-    axes; other axes are whole. ``graph.assign(w[1:3], value)`` does so to a parameter.
+    axes, or for the first alone; other axes are whole. ``graph.assign(w[1:3], value)`` does so to a
+    parameter.
 
     A position is a ``Slice`` of length 1. ``value`` has the region's shape or broadcasts to it.
     ``ShapeError`` if it does not, if there are more slices than axes, and for slices as for ``slice``.
@@ -167,7 +169,10 @@ def replace_slice(x: Node, slices: Sequence[Slice | int], value: Any) -> Node:
     Source: nGraph, ``ReplaceSlice``; no twin in Marian.
     """
     sizes = node("replace_slice", x).shape
-    given = [part if isinstance(part, Slice) else Slice(operator.index(part)) for part in slices]
+    given = [
+        part if isinstance(part, Slice) else Slice(whole("replace_slice", "a position", part))
+        for part in (slices if isinstance(slices, Sequence) else [slices])
+    ]
     if len(given) > len(sizes):
         raise refusal("replace_slice", f"{len(given)} slices for {len(sizes)} axes", x)
     given += [Slice()] * (len(sizes) - len(given))

@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 
+from ..arrays import described
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
+from ..places import here
 from ..recording import capture, new, new_leaf
 from ..specs import Spec, Specs, is_real, spec_of
 from ..tape import Tape
@@ -128,6 +130,8 @@ def scan(
     graph = (*first, *sequences)[0].graph if first or sequences else None
     if graph is None or not sequences:
         raise GraphError("scan needs at least one sequence to run over")
+    if not callable(f):
+        raise ArgumentError(f"scan: expected a function of a state and a slice, got {described(f)}{here()}")
     if not isinstance(unroll, int) or unroll < 1:
         raise ArgumentError(f"scan: expected unroll to be a number of steps of at least 1, got {unroll!r}")
     length = _length(sequences)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
@@ -102,7 +102,7 @@ def one_hot(indices: Node, depth: int, axis: int = -1, type: Any = Type.float32)
     Source: nGraph, ``OneHot``; no twin in Marian.
     """
     rank = len(node("one_hot", indices).shape)
-    depth, axis = operator.index(depth), operator.index(axis)
+    depth, axis = whole("one_hot", "depth", depth), whole("one_hot", "axis", axis)
     if depth < 0:
         raise refusal("one_hot", f"expected a depth of at least 0, got {depth}", indices)
     if not -rank - 1 <= axis <= rank:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import whole
 from ..cases import Case, Convention
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..shape import Shape, Slice, as_shape
 from ..specs import Spec, Specs
-from .operands import Gradients, axis_in, node, number_for, refusal, scalar
+from .operands import Gradients, axis_in, node, nodes_in, number_for, refusal, scalar, wholes
 
 
 class ReshapeNodeOp(UnaryNodeOp):
@@ -54,9 +54,9 @@ def reshape(x: Node, shape: Shape) -> Node:
 
 def _completed(x: Node, shape: Shape) -> Shape:
     """The shape with the size that follows in the place of a -1."""
-    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if -1 not in sizes:
-        return shape
+        return sizes
     rest = math.prod(n for n in sizes if n != -1)
     count = math.prod(x.shape)
     if sizes.count(-1) > 1 or not rest or count % rest:
@@ -93,7 +93,7 @@ def atleast_nd(x: Node, n: int) -> Node:
     Source: Marian, ``atleast_nd``.
     """
     shape = node("atleast_nd", x).shape
-    return reshape(x, (1,) * (n - len(shape)) + shape)
+    return reshape(x, (1,) * (whole("atleast_nd", "n", n) - len(shape)) + shape)
 
 
 def atleast_1d(x: Node) -> Node:
@@ -168,7 +168,7 @@ def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
     if axes is None:
         order[-2:] = reversed(order[-2:])
     else:
-        order = [axis_in("transpose", x, a) for a in axes]
+        order = [axis_in("transpose", x, a) for a in wholes("transpose", "axes", axes)]
     return TransposeNodeOp(x, axes=tuple(order))
 
 
@@ -219,10 +219,10 @@ def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
     Gradient: ``adj`` cut into the nodes' parts.
     Source: Marian, ``concatenate``.
     """
-    nodes = list(nodes)
-    if len(nodes) == 1:
-        return nodes[0]
-    return ConcatenateNodeOp(*nodes, axis=axis_in("concatenate", nodes[0], axis) if nodes else axis)
+    given = nodes_in("concatenate", nodes)
+    if len(given) == 1:
+        return given[0]
+    return ConcatenateNodeOp(*given, axis=axis_in("concatenate", given[0], axis) if given else axis)
 
 
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
@@ -234,9 +234,10 @@ def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     Gradient: ``adj`` summed over the copies.
     Source: Marian, ``repeat``.
     """
+    repeats = whole("repeat", "repeats", repeats)
     if repeats < 1:
         raise refusal("repeat", f"expected at least one copy, got {repeats}", node("repeat", x))
-    return concatenate([x] * operator.index(repeats), axis)
+    return concatenate([x] * repeats, axis)
 
 
 class SliceViewNodeOp(UnaryNodeOp):
@@ -277,7 +278,7 @@ def slice(x: Node, axis: int, range: Slice | int) -> Node:
     Source: Marian, ``slice``.
     """
     axis = axis_in("slice", x, axis)
-    chosen = range if isinstance(range, Slice) else Slice(operator.index(range))
+    chosen = range if isinstance(range, Slice) else Slice(whole("slice", "range", range))
     size = x.shape[axis]
     try:
         begin, end = chosen.bounds(size)
@@ -297,6 +298,7 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
     Gradient: ``adj`` in the slice, 0 outside.
     Source: Marian, ``narrow``.
     """
+    start, length = whole("narrow", "start", start), whole("narrow", "length", length)
     return slice(x, axis, Slice(start, start + length))
 
 
@@ -339,4 +341,4 @@ def shift(x: Node, offsets: Sequence[int], pad: float = 0.0) -> Node:
     Source: Marian, ``shift``.
     """
     fill = number_for("shift", x, pad)
-    return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=fill)
+    return ShiftNodeOp(x, offsets=wholes("shift", "offsets", offsets), pad=fill)

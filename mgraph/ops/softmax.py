@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..arrays import real
 from ..cases import Case, Convention
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import Node
@@ -246,9 +247,10 @@ def cross_entropy(
 
 def smoothing(op: str, value: float) -> float:
     """A label smoothing for the function ``op``; ``ArgumentError`` outside of 0 to 1."""
+    value = real(op, "label_smoothing", value)
     if not 0 <= value <= 1:
         raise ArgumentError(f"{op}: expected a label smoothing from 0 to 1, got {value}{here()}")
-    return float(value)
+    return value
 
 
 class SoftmaxCrossEntropyNodeOp(FloatNodeOp):

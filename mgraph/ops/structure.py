@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 from jax import Array
 
+from ..arrays import real, whole
 from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..inits import Initializer, from_vector
@@ -15,7 +16,7 @@ from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
 from ..tracing.adjoints import clip_adjoint, clipped
 from ..types import Type, TypeName, as_type
-from .operands import Gradients, node
+from .operands import Gradients, node, nodes_in
 
 
 class StopGradientNodeOp(UnaryNodeOp):
@@ -66,9 +67,10 @@ def clip_gradient(x: Node, c: float) -> Node:
     keep theirs.
     Source: Marian, ``clipGradient``.
     """
+    c = real("clip_gradient", "c", c)
     if c < 0:
         raise ArgumentError(f"clip_gradient: expected a bound of at least 0, got {c}")
-    return x if c == 0 else ClipGradientNodeOp(x, c=float(c))
+    return x if c == 0 else ClipGradientNodeOp(x, c=c)
 
 
 class CastNodeOp(UnaryNodeOp):
@@ -123,7 +125,7 @@ def get(outputs: Node | Sequence[Node], i: int) -> Node:
     Gradient: ``adj`` to that output; none for integers.
     Source: Marian, ``get``.
     """
-    parts = outputs.spec if isinstance(outputs, Node) else outputs
+    parts, i = outputs.spec if isinstance(outputs, Node) else outputs, whole("get", "i", i)
     if not isinstance(parts, Sequence) or not 0 <= i < len(parts):
         found = f"{len(parts)} outputs" if isinstance(parts, Sequence) else f"one output, {outputs!r}"
         raise ArgumentError(f"get: there is no output {i} of {found}{here()}")
@@ -157,10 +159,10 @@ def choose(nodes: Sequence[Node], index: int) -> Node:
     Gradient: ``adj`` to the chosen node, none to the others.
     Source: Marian, ``choose``.
     """
-    nodes = list(nodes)
-    if not 0 <= index < len(nodes):
-        raise ArgumentError(f"choose: there is no node {index} of {len(nodes)}{here()}")
-    chosen: Node = ChooseNodeOp(*nodes, index=index)
+    given, index = nodes_in("choose", nodes), whole("choose", "index", index)
+    if not 0 <= index < len(given):
+        raise ArgumentError(f"choose: there is no node {index} of {len(given)}{here()}")
+    chosen: Node = ChooseNodeOp(*given, index=index)
     return chosen if chosen.value_type.is_float else stop_gradient(chosen)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from jax import Array
 
+from ..arrays import whole
 from ..errors import ArgumentError, ShapeError
-from ..places import here
 from ..shape import Shape
 from ..specs import Spec
 from .operands import FloatNodeOp
@@ -70,9 +69,4 @@ def spatial(x: Array) -> Shape:
 
 def whole_numbers(op: str, **sizes: Any) -> dict[str, int]:
     """``sizes`` as ints; ``ArgumentError`` that names one that is not a whole number."""
-    for name, size in sizes.items():
-        try:
-            sizes[name] = operator.index(size)
-        except TypeError:
-            raise ArgumentError(f"{op}: {name} must be a whole number, got {size!r}{here()}") from None
-    return sizes
+    return {name: whole(op, name, size) for name, size in sizes.items()}

@@ -222,6 +222,74 @@ def test_ragged_lists_are_refused(graph: ExpressionGraph) -> None:
             graph.constant((3,), init([[1.0], [2.0, 3.0]]))
 
 
+NO_NUMBERS: dict[str, Callable[[ExpressionGraph, Any, Any], Any]] = {
+    "sqrt: eps": lambda g, x, v: mgraph.sqrt(x, v),
+    "prelu: alpha": lambda g, x, v: mgraph.prelu(x, v),
+    "clip: c": lambda g, x, v: mgraph.clip(x, v),
+    "clip_gradient: c": lambda g, x, v: mgraph.clip_gradient(x, v),
+    "dot: scale": lambda g, x, v: mgraph.dot(x, x, scale=v),
+    "layer_normalization: eps": lambda g, x, v: mgraph.layer_norm(x, eps=v),
+    "cross_entropy: label_smoothing": lambda g, x, v: mgraph.cross_entropy(x, g.indices([0, 1]), v),
+    "shift: the number": lambda g, x, v: mgraph.shift(x, (1, 0), v),
+    "inits.uniform: b": lambda g, x, v: inits.uniform(0, v),
+    "inits.dropout: p": lambda g, x, v: inits.dropout(v),
+}
+NO_INTS: dict[str, Callable[[ExpressionGraph, Any, Any], Any]] = {
+    "topk: k": lambda g, x, v: mgraph.topk(x, v, 0),
+    "repeat: repeats": lambda g, x, v: mgraph.repeat(x, v),
+    "narrow: length": lambda g, x, v: mgraph.narrow(x, 0, 0, v),
+    "slice: range": lambda g, x, v: mgraph.slice(x, 0, v),
+    "one_hot: depth": lambda g, x, v: mgraph.one_hot(g.indices([0]), v),
+    "choose: index": lambda g, x, v: mgraph.choose([x], v),
+    "get: i": lambda g, x, v: mgraph.get(mgraph.sort(x, 0), v),
+    "atleast_nd: n": lambda g, x, v: mgraph.atleast_nd(x, v),
+    "fake_quantize: bits": lambda g, x, v: mgraph.fake_quantize(x, v),
+    "replace_slice: a position": lambda g, x, v: mgraph.replace_slice(x, [v], 0),
+    "transpose: each of axes": lambda g, x, v: mgraph.transpose(x, [v, 0]),
+}
+
+
+@pytest.mark.parametrize("what", NO_NUMBERS | NO_INTS)
+def test_what_is_no_number_is_named_with_its_argument(graph: ExpressionGraph, what: str) -> None:
+    x = graph.param("x", (2, 2))
+    for wrong in ("1e-6", None, [1.0, 2.0], x, np.ones(3), *([] if what in NO_NUMBERS else [1.5])):
+        kind = "number" if what in NO_NUMBERS else "whole number"
+        with pytest.raises(ArgumentError, match=f"^{what} must be a {kind}, got " + HERE):
+            (NO_NUMBERS | NO_INTS)[what](graph, x, wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: mgraph.concatenate(x, x), "concatenate: expected a list of nodes, got ParamNode('x'"),
+        (lambda x: mgraph.choose(x, 0), "choose: expected a list of nodes, got ParamNode('x'"),
+        (lambda x: mgraph.tanh(x, 1), "tanh: expected a list of nodes, got 1 of type int"),
+        (lambda x: mgraph.transpose(x, 0), "transpose: axes must be whole numbers, got 0 of type int"),
+        (lambda x: mgraph.shift(x, 1), "shift: offsets must be whole numbers, got 1 of type int"),
+        (
+            lambda x: mgraph.scan(x, x, x),
+            "scan: expected a function of a state and a slice, got ParamNode('x'",
+        ),
+    ],
+)
+def test_one_in_the_place_of_several_is_told(graph: ExpressionGraph, call: Any, message: str) -> None:
+    with pytest.raises(MGraphError, match=re.escape(message) + HERE):
+        call(graph.param("x", (2, 2)))
+
+
+def test_one_slice_and_one_axis_stand_for_a_list(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2, 2), inits.zeros())
+    assert mgraph.replace_slice(x, 1, 3) is not None
+    assert mgraph.dropout(x, 0.5, axes=1).children[1].shape == (1, 2)
+
+
+def test_slices_are_of_whole_numbers(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2, 2))
+    for positions in (slice("a", None), slice(0.5, 2), slice(0, x), slice(0, 2, 1.5)):
+        with pytest.raises(ShapeError, match="a slice has whole numbers, got"):
+            x[positions]
+
+
 def test_pure_checks_its_parameters(graph: ExpressionGraph) -> None:
     w, b = graph.param("w", (2, 2)), graph.param("b", (1, 2), inits.zeros())
     x = graph.input("x", (3, 2))
