@@ -42,13 +42,18 @@ def log_mask(mask: Node) -> Node:
 
 
 def split_heads(x: Node, heads: int) -> Node:
-    """``(batch, time, dim)`` as ``(batch, heads, time, dim / heads)``."""
+    """``(batch, time, dim)`` as ``(batch, heads, time, dim / heads)``; ``ShapeError`` for other axes, and if
+    the heads do not divide ``dim``."""
+    if len(node("split_heads", x).shape) != 3 or x.shape[2] % size("heads", heads):
+        raise ShapeError(f"split_heads: expected (batch, time, {heads} * depth), got {x.shape}")
     batch, time, dim = x.shape
     return transpose(reshape(x, (batch, time, heads, dim // heads)), (0, 2, 1, 3))
 
 
 def join_heads(x: Node) -> Node:
-    """``(batch, heads, time, dim / heads)`` as ``(batch, time, dim)``."""
+    """``(batch, heads, time, dim / heads)`` as ``(batch, time, dim)``; ``ShapeError`` for other axes."""
+    if len(node("join_heads", x).shape) != 4:
+        raise ShapeError(f"join_heads: expected (batch, heads, time, depth), got {x.shape}")
     batch, heads, time, depth = x.shape
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
 

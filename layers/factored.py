@@ -29,7 +29,7 @@ from mgraph import (
 from mgraph.tape import Graph
 
 from .dropping import probability, rate
-from .layer import Layer
+from .layer import Layer, of_class
 from .output import Columns, Output
 from .packing import PackedWords
 from .products import table_rows
@@ -99,7 +99,8 @@ class FactoredEmbedding(Layer):
     """
 
     def __init__(self, name: str, groups: FactorGroups, dim: int, *, dropout: float = 0.0) -> None:
-        self.groups, self.dropout = groups, probability(f"dropout of {name!r}", dropout)
+        self.groups = of_class(f"groups of {name!r}", groups, FactorGroups)
+        self.dropout = probability(f"dropout of {name!r}", dropout)
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, groups.rows, dim, init, contracted=1)
 
@@ -132,8 +133,8 @@ class FactoredOutput(Output):
     """
 
     def __init__(self, prefix: str, dim: int, groups: FactorGroups, **rest: Any) -> None:
+        self.groups = of_class(f"groups of {prefix!r}", groups, FactorGroups)
         super().__init__(prefix, dim, groups.rows, **rest)
-        self.groups = groups
 
     def __call__(self, x: Node, shortlist: Node | Columns | None = None) -> Node:
         if shortlist is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mgraph import MGraphError, Node, ShapeError, inits
+from mgraph import ArgumentError, MGraphError, Node, ShapeError, inits
 from mgraph.inits import Initializer
 from mgraph.ops.operands import node
 from mgraph.tape import Graph
@@ -80,6 +80,13 @@ class Layer(ABC):  # noqa: B024
 def graph_of(what: str, x: Node) -> Graph:
     """The graph of ``x``, the input of ``what``; ``ElementTypeError`` if it is no node."""
     return node(what, x).graph
+
+
+def of_class(what: str, value: Any, expected: type[Any]) -> Any:
+    """``value``; ``ArgumentError``, which says ``what`` it is, unless it is of the class ``expected``."""
+    if not isinstance(value, expected):
+        raise ArgumentError(f"{what}: expected a {expected.__name__}, got {value!r}")
+    return value
 
 
 def size(what: str, value: Any, least: int = 1, *, error: type[MGraphError] = ShapeError) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mgraph import Node, inits, layer_norm, rms_norm
 
-from .layer import Layer
+from .layer import Layer, of_class
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LayerNorm(Norm):
     """
 
     def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None:
-        self.eps = config.eps
+        self.eps: float = of_class(f"config of {prefix!r}", config, NormConfig).eps
         self.scale = self.param(f"{prefix}_ln_scale{suffix}", 1, dim, inits.ones())
         self.bias = self.param(f"{prefix}_ln_bias{suffix}", 1, dim, inits.zeros())
 
@@ -64,7 +64,7 @@ class RMSNorm(Norm):
     """
 
     def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None:
-        self.eps = config.eps
+        self.eps: float = of_class(f"config of {prefix!r}", config, NormConfig).eps
         self.scale = self.param(f"{prefix}_rms_scale{suffix}", 1, dim, inits.ones())
         name = f"{prefix}_rms_bias{suffix}"
         self.bias = self.param(name, 1, dim, inits.zeros()) if config.rms_bias else None

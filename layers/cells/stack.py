@@ -8,7 +8,7 @@ from typing import Protocol
 from mgraph import Node, ShapeError
 from mgraph.tape import Graph
 
-from ..layer import Layer
+from ..layer import Layer, of_class
 from .base import Cell, State
 
 
@@ -36,7 +36,8 @@ class StackedCell(Layer):
     """
 
     def __init__(self, first: Cell, parts: Sequence[Cell | CellInput] = ()) -> None:
-        self.first, self.parts = first, tuple(parts)
+        self.first: Cell = of_class("first cell of a StackedCell", first, Cell)
+        self.parts = tuple(parts)
         self._check_inputs()
         self.states = max([first.states, *(part.states for part in self.parts if isinstance(part, Cell))])
         """Number of nodes of a state: that of the cell with most."""

@@ -13,7 +13,7 @@ from ..attention import MultiHeadAttention
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
-from ..layer import Layer
+from ..layer import Layer, of_class
 from ..packing import PackedWords, laid_out, taken_up
 from ..processing import PostProcess, PreProcess
 from .config import TransformerConfig
@@ -41,6 +41,7 @@ class Block(Layer):
     def __init__(
         self, prefix: str, config: TransformerConfig, depth: int, before_prefix: str | None = None
     ) -> None:
+        of_class(f"config of {prefix!r}", config, TransformerConfig)
         self.before = PreProcess(
             prefix if before_prefix is None else before_prefix,
             config.dim,
@@ -139,6 +140,7 @@ class PoolingBlock(Layer, CrossBlock):
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        of_class(f"config of {prefix!r}", config, TransformerConfig)
         dim, init = config.dim, config.init(depth)
         self.prefix = prefix
         self.output = Affine(prefix, dim, dim, "o", init=init) if config.projection else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
-from ..layer import Layer, size
+from ..layer import Layer, of_class, size
 from ..packing import PackedWords
 from .autoregression import Autoregression, Cache, Now
 from .average_attention import AverageAttention
@@ -54,6 +54,7 @@ class DecoderLayer(Layer):
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1) -> None:
+        of_class(f"config of {prefix!r}", config, TransformerConfig)
         kind = choose("transformer-decoder-autoreg", config.decoder_autoreg, AUTOREGRESSIONS)
         self.autoregression = kind(prefix, config, depth)
         encoders = size(f"encoders of {prefix!r}", encoders, 0, error=ArgumentError)

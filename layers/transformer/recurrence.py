@@ -26,8 +26,9 @@ class Recurrence(Block):
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
-        prefix, dim = f"{prefix}_rnn", config.dim
+        prefix = f"{prefix}_rnn"
         super().__init__(f"{prefix}_ffn", config, depth, before_prefix=prefix)
+        dim = config.dim
         self.cell = find_cell(config.dec_cell)(
             prefix, dim, dim, layer_normalization=config.layer_normalization, dropout=config.dropout_rnn
         )
