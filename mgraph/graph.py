@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from . import drawing, inits
+from .arrays import described
 from .errors import ArgumentError, GraphError, ShapeError
 from .files import dumps
 from .function import Function
@@ -102,8 +103,9 @@ class ExpressionGraph(GraphParameters):
         axis = -1 if axis is None else axis
         if not -len(shape) <= axis < len(shape):
             raise ShapeError(f"indices: axis {axis} does not exist in a node with {len(shape)} axes")
-        shape[axis] = len(values)
-        return self.constant(tuple(shape), inits.from_vector(as_indices(values)), Type.uint32)
+        found = as_indices(values)
+        shape[axis] = len(found)
+        return self.constant(tuple(shape), inits.from_vector(found), Type.uint32)
 
     def dropout_mask(self, p: float, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``."""
@@ -303,6 +305,11 @@ class ExpressionGraph(GraphParameters):
         aside of what the graph holds; it asks the graph for its parameters, and for nothing else outside.
         Each combination is compiled: where sizes vary much, pad to few. Source: nGraph, ``PartialShape``.
         """
+        if not callable(build) or not isinstance(inputs, Mapping):
+            raise ArgumentError(
+                "expected partial_function(build, {argument: shape, ...}), got "
+                f"{described(build)} and {described(inputs)}{here()}"
+            )
         specs = {}
         for name, given in inputs.items():
             paired = (

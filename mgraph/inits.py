@@ -153,6 +153,9 @@ class Random(Initializer):
         """Float32 numbers of ``shape`` from ``source``."""
         raise TypeError(f"{type(self).__name__} does not say how it draws")
 
+    def check(self, shape: Shape) -> None:
+        """``ShapeError`` for a shape that the initializer is not defined for."""
+
     def host_value(self, seed: tuple[int, ...], shape: Shape, type_: Type) -> np.ndarray:
         """A value drawn by numpy from a seed of non-negative ints."""
         return np.asarray(self.draw(HostSource(*seed), shape), type_.dtype)
@@ -395,9 +398,14 @@ class Glorot(Random):
     scale: float
     normal: bool
 
-    def draw(self, source: RandomSource, shape: Shape) -> Any:
+    def check(self, shape: Shape) -> None:
         if len(shape) < 2:
-            raise ShapeError(f"a Glorot initializer needs at least two axes, got shape {shape}")
+            raise ShapeError(
+                "a Glorot initializer, the default of graph.param, needs at least two axes, got shape"
+                f" {shape}; give another, such as inits.zeros()"
+            )
+
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         numerator = 2.0 if self.normal else 6.0
         if self.fan_in == self.fan_out:
             spread = math.sqrt(numerator / (shape[-2] + shape[-1]))

@@ -6,6 +6,7 @@ import math
 import weakref
 import zlib
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arrays import allocating, as_array, refuse_traced
+from .arrays import allocating, as_array, described, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
@@ -43,10 +44,13 @@ def check_value(what: str, spec: Any, array: Any) -> None:
 
 
 def as_indices(values: Sequence[int]) -> np.ndarray:
-    """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions."""
+    """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` for what is
+    no vector."""
     array = as_array("indices", values)
+    if array.ndim != 1:
+        raise ShapeError(f"indices: expected a vector of indices, got {described(values)}{here()}")
     if array.size:
-        check_value("a vector of indices", spec_of((len(values),), Type.uint32), array)
+        check_value("a vector of indices", spec_of(array.shape, Type.uint32), array)
     return array.astype(np.uint32)
 
 
@@ -57,10 +61,11 @@ def check_initializer(init: Any) -> Random | Fixed:
     return init
 
 
-def initial_value(what: str, init: Fixed, spec: Any, where: Place | None = None) -> np.ndarray:
-    """The value of the leaf ``what`` by its initializer; errors say where it was made, by default now."""
+@contextmanager
+def _initializing(what: str, where: Place | None = None) -> Iterator[None]:
+    """Errors of an initializer name the leaf ``what`` and say where it was made, by default now."""
     try:
-        return init.value(spec.shape, spec.type)
+        yield
     except (ShapeError, ElementTypeError) as e:
         raise type(e)(f"{what}: {e}\n  at {place(where or user_frame())}") from None
 
@@ -106,8 +111,11 @@ class ConstantNode(Node):
         init = check_initializer(init)
         with allocating("constant", shape, type_):
             if isinstance(init, Random):
+                with _initializing("constant"):
+                    init.check(shape)
                 return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
-            array = initial_value("constant", init, spec)
+            with _initializing("constant"):
+                array = init.value(shape, type_)
         node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
         node.array = array
         return node
@@ -178,10 +186,12 @@ class ParamNode(Node):
     leaf_value = val
 
     def _initial(self) -> np.ndarray:
-        if isinstance(self._init, Random):
-            seed = (self._seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
-            return self._init.host_value(seed, self.shape, self.value_type)
-        return initial_value(f"parameter {self.name!r}", self._init, self.spec, self.where)
+        with _initializing(f"parameter {self.name!r}", self.where):
+            if isinstance(self._init, Fixed):
+                return self._init.value(self.shape, self.value_type)
+            self._init.check(self.shape)
+        seed = (self._seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
+        return self._init.host_value(seed, self.shape, self.value_type)
 
     def assigned(self, value: jax.Array) -> None:
         """Take over a value that nothing else references, from ``mgraph.running.assignment``."""

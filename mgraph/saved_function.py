@@ -21,6 +21,7 @@ from .draws import run_draws, run_key
 from .errors import ArgumentError, ModelFileError
 from .files.items import SPECIAL, read_npz, write_npz
 from .files.json_text import read_json
+from .files.paths import path_text
 from .signature import Inputs, Signature, fitting
 from .specs import Spec, spec_of
 from .types import as_type
@@ -150,7 +151,7 @@ def load_function(path: Path) -> SavedFunction:
     trust. ``ModelFileError`` for a damaged file, for one of another version, and where the file's program is
     for other platforms or of another version of JAX than this one reads.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     items = read_npz(path)
     try:
         header = read_json(items.pop(HEADER).tobytes())

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from .arrays import as_array
+from .arrays import as_array, described
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import check_value
+from .places import here
 from .recording import is_node
 from .specs import Spec
 
@@ -32,6 +33,10 @@ class Signature:
 
     def checked_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that are needed; each present, of the right shape and element type."""
+        if not isinstance(params, Mapping):
+            raise ArgumentError(
+                f"pure expects a dictionary of parameters first, got {described(params)}{here()}"
+            )
         missing = [name for name in self.parameters if name not in params]
         if missing:
             raise GraphError(f"missing parameters: {', '.join(missing)}")

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ModelFileError
 from .archive import MAX_NAME_BYTES, Member, ZipArchive
-from .paths import is_special
+from .paths import is_special, path_text
 
 SPECIAL = "special:"
 """How the names of items begin that are no parameters."""
@@ -138,7 +138,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     loses power, sees the old file or the whole new one. A symbolic link stays one, and permissions stay as
     they are. What is no file, such as a pipe or a device, is written itself. An ``OSError`` names ``path``.
     """
-    target = os.path.realpath(path)
+    target = os.path.realpath(path_text(path))
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     folder, name = os.path.split(target)

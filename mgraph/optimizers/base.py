@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from jax.tree_util import keystr
 
+from ..arrays import described
 from ..errors import ArgumentError, GraphError
 from ..graph import ExpressionGraph
 from ..places import here
@@ -111,6 +112,8 @@ class Optimizer(ABC):
         reading the norm or a parameter does: ``float(norm)`` waits. ``GraphError`` before ``backward()``,
         ``ArgumentError`` without a cost that is needed.
         """
+        if not isinstance(graph, ExpressionGraph):
+            raise ArgumentError(f"expected update(graph), got {described(graph)}{here()}")
         if cost is None and self.needs_cost:
             raise ArgumentError(f"{self} needs the cost: expected update(graph, cost=top.val()), got no cost")
         nodes = graph.params().trainable()

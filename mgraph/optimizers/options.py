@@ -30,6 +30,8 @@ def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
     ``ArgumentError`` for other options, which are those of training, and for values that do not fit.
     Source: Marian, ``Optimizer(options)``.
     """
+    if not isinstance(options, Mapping):
+        raise ArgumentError(f'expected options, {{"optimizer": "adam", ...}}, got {options!r}')
     given = {name.replace("_", "-"): value for name, value in options.items()}
     for name in given:
         if name not in DEFAULTS:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arrays import refuse_traced
+from ..arrays import real, refuse_traced
 from ..errors import ArgumentError, GraphError
 from ..node import Node
 from ..ops.operands import is_number
@@ -374,6 +374,7 @@ def checked_bound(value: Any) -> float:
         return value
     if not is_number(value):
         refuse_traced("clip_value", value)
-    if np.ndim(value) or isinstance(value, str) or not value >= 0:
+    bound = real("backward", "clip_value", value)
+    if not bound >= 0:
         raise ArgumentError(f"expected a clip_value of at least 0, got {value!r}")
-    return float(value)
+    return bound

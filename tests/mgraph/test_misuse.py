@@ -290,6 +290,34 @@ def test_slices_are_of_whole_numbers(graph: ExpressionGraph) -> None:
             x[positions]
 
 
+def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionGraph) -> None:
+    x, i = graph.param("x", (2, 2)), graph.input("i", (2, 2))
+    f = graph.function(x * i, [i])
+    for call, message in (
+        (lambda: mgraph.Adam(0.1).update(x), r"expected update\(graph\), got ParamNode"),
+        (lambda: mgraph.optimizer_from_options("adam"), "expected options, .*, got 'adam'"),
+        (lambda: f.pure(np.ones((2, 2))), "pure expects a dictionary of parameters first, got an array"),
+        (lambda: f.save(None), "expected the path of a file, got a NoneType"),
+        (lambda: mgraph.load_function(None), "expected the path of a file, got a NoneType"),
+        (lambda: graph.partial_function(f, [(-1, 2)]), r"argument: shape, .* and \[\(-1, 2\)\] of type list"),
+        (lambda: graph.backward(clip_value="1"), "clip_value must be a number, got '1'"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()
+    for wrong in (4, [[1, 2], [3, 4]]):
+        with pytest.raises(ShapeError, match="indices: expected a vector of indices, got" + HERE):
+            graph.indices(wrong)
+
+
+def test_a_vector_that_the_default_initializer_cannot_fill_is_named(graph: ExpressionGraph) -> None:
+    b = graph.param("b", (3,))
+    for fill in (b.val, lambda: graph.constant((3,), inits.glorot_normal())):
+        with pytest.raises(ShapeError, match=r"(parameter 'b'|constant): a Glorot .* shape \(3,\);.*" + HERE):
+            fill()
+    b.set_value([1, 2, 3])
+    assert b.val().tolist() == [1, 2, 3]
+
+
 def test_pure_checks_its_parameters(graph: ExpressionGraph) -> None:
     w, b = graph.param("w", (2, 2)), graph.param("b", (1, 2), inits.zeros())
     x = graph.input("x", (3, 2))
