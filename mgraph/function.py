@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from .draws import run_draws, run_key
 from .errors import ArgumentError, GraphError
 from .leaves import ConstantNode, ParamNode
 from .node import Node
-from .places import place
+from .places import here, place
 from .rules import check_rule_set
 from .running.programs import Plan, compiled
 from .saved_function import save_function
@@ -161,12 +160,24 @@ class Function(Generic[R]):
     def clone(self, *, derivatives: str | None = None) -> Function[R]:
         """Another function of the same nodes and parameters, with another rule set if one is given. Source:
         nGraph, ``clone_function``."""
-        made = copy.copy(self)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
         made._parameters = dict(self._parameters)
         made.derivatives = check_rule_set(derivatives or self.derivatives)
         made._plan = replace(self._plan, rule_set=made.derivatives)
         made._program_plan = replace(self._program_plan, rule_set=made.derivatives)
         return made
+
+    def __copy__(self) -> Function[R]:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        # called by deepcopy and pickle
+        raise GraphError(
+            "a function cannot be pickled: its parameters are those of a graph. function.save(path) writes"
+            " it, mgraph.load_function(path) reads it, and function.clone() makes another of the same"
+            f"{here()}"
+        )
 
     def replace_parameter(self, name: str, by: Any) -> Function[R]:
         """This function with an array, or a parameter of any graph, in the place of the parameter ``name``.

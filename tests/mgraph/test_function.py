@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import chex
@@ -50,6 +52,14 @@ def test_several_outputs_come_in_order(graph: ExpressionGraph) -> None:
     results = graph.function([product, total], [a, b])(np.float32([1, 2]), np.float32([3, 4]))
     np.testing.assert_allclose(results[0], [3, 8])
     np.testing.assert_allclose(results[1], [4, 6])
+
+
+def test_a_function_is_copied_and_not_pickled(graph: ExpressionGraph) -> None:
+    f = graph.function(graph.param("w", (2,), inits.ones()) * 2)
+    assert copy.copy(f)().tolist() == [2, 2]
+    for copier in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(GraphError, match=r"function\.save\(path\)(.|\n)*test_function\.py"):
+            copier(f)
 
 
 def test_equal_functions_share_a_program() -> None:
