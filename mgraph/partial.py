@@ -7,6 +7,7 @@ Source: nGraph, ``PartialShape`` and ``specialize_function``.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ import jax
 
 from .errors import ArgumentError, GraphError, ShapeError
 from .function import Function
-from .node import Node
+from .places import here
 from .shape import Shape, as_shape
 from .signature import Inputs
 from .types import Type
@@ -100,6 +101,14 @@ class PartialFunction:
         self._graph, self._build, self._derivatives = graph, build, derivatives
         self.inputs = dict(inputs)
         """Shape and element type of each input, in order."""
+        try:
+            inspect.signature(build).bind(**self.inputs)
+        except TypeError as e:
+            raise ArgumentError(
+                f"partial_function: the function takes other arguments than {list(self.inputs)}: {e}{here()}"
+            ) from None
+        except ValueError:  # of functions that do not tell
+            pass
         self._known: OrderedDict[tuple[Shape, ...], Function] = OrderedDict()
 
     def specialize(self, shapes: Mapping[str, Shape]) -> Function:
@@ -127,11 +136,7 @@ class PartialFunction:
                 name: self._graph.input(name, shape, kind)
                 for (name, (_, kind)), shape in zip(self.inputs.items(), shapes, strict=True)
             }
-            outputs = self._build(**leaves)
-            single = isinstance(outputs, Node)
-            return self._graph.function(
-                outputs if single else list(outputs), leaves, derivatives=self._derivatives
-            )
+            return self._graph.function(self._build(**leaves), leaves, derivatives=self._derivatives)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
@@ -146,7 +151,8 @@ class PartialFunction:
         return self.specialize(_shapes_of(given)).pure(params, inputs, key)
 
     def __repr__(self) -> str:
-        return f"PartialFunction(inputs={self.inputs}, recorded for {len(self._known)} combinations of sizes)"
+        inputs = ", ".join(f"{name}: {kind}{list(shape)}" for name, (shape, kind) in self.inputs.items())
+        return f"PartialFunction(({inputs}); recorded for {len(self._known)} combinations of sizes)"
 
 
 def _shapes_of(arrays: Mapping[str, Any]) -> dict[str, Shape]:

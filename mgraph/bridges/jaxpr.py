@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..arrays import described
 from ..graph import ExpressionGraph
 from ..node import Node
 from ..places import here
@@ -43,6 +44,11 @@ def translated(
     graph: ExpressionGraph, function: Callable[..., Any], nodes: tuple[Any, ...], rules: Mapping[str, Rule]
 ) -> Any:
     """``from_jax`` with other rules."""
+    if not isinstance(graph, ExpressionGraph) or not callable(function):
+        raise BridgeError(
+            f"expected from_jax(graph, function, *nodes), got {described(graph)} and {described(function)}"
+            f"{here()}"
+        )
     leaves, form = jax.tree.flatten(nodes)
     for leaf in leaves:
         if not isinstance(leaf, Node) or isinstance(leaf.spec, tuple):

@@ -83,6 +83,16 @@ def test_the_graph_goes_on_as_if_nothing_had_been_recorded(graph: ExpressionGrap
     assert np.asarray(top.val()).tolist() == [[2, 2]]
 
 
+def test_what_builds_no_function_of_these_inputs_is_refused(graph: ExpressionGraph) -> None:
+    for build in (lambda y: y, lambda: graph.ones((2, 2)), lambda x, y: x):
+        with pytest.raises(ArgumentError, match=r"other arguments than \['x'\]: (.|\n)*test_partial"):
+            graph.partial_function(build, {"x": (-1, 3)})
+    nothing = graph.partial_function(lambda x: None, {"x": (-1, 3)})
+    with pytest.raises(ArgumentError, match="the outputs of a function are nodes, got None"):
+        nothing(drawn(2, 3))
+    assert repr(nothing) == "PartialFunction((x: float32[-1, 3]); recorded for 0 combinations of sizes)"
+
+
 def test_arguments_that_do_not_fit(graph: ExpressionGraph) -> None:
     f = mean_of_affine(graph)
     with pytest.raises(ShapeError, match=r"input 'x' has shape \(-1, 3\), got \(2, 4\)"):

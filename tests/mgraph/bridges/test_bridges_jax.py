@@ -441,6 +441,9 @@ def test_an_unknown_primitive_is_an_error_by_name(name: str, function: Function)
 
 def test_only_nodes_cross(graph: ExpressionGraph) -> None:
     x = graph.constant((2, 2), inits.ones())
+    for wrong in ((jnp.sin, x), (graph, x)):
+        with pytest.raises(BridgeError, match=r"expected from_jax\(graph, function, \*nodes\), got"):
+            from_jax(*wrong)
     with pytest.raises(BridgeError, match=r"expected nodes with one value, got 3.*partial"):
         from_jax(graph, jnp.add, x, 3)
     with pytest.raises(BridgeError, match="expected nodes with one value"):
