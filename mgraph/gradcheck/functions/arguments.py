@@ -39,14 +39,19 @@ class Arguments:
         """The arguments with other values of the chosen leaves. Of the others arrays of floating point
         numbers are ``widened``, too, so that types do not mix, or as JAX has them."""
         element_type = np.float64 if widened else None
-        every = [
-            jnp.asarray(leaf, element_type) if _is_array(leaf) and is_real(leaf) else leaf
-            for leaf in self.every
-        ]
+        every = [_kept(leaf, element_type) for leaf in self.every]
         for i, leaf in zip(self.chosen, leaves, strict=True):
             every[i] = leaf
         arguments: tuple[Any, ...] = jax.tree.unflatten(self.form, every)
         return arguments
+
+
+def _kept(leaf: Any, element_type: Any) -> Any:
+    """A leaf that is not differentiated by, for one call of the function."""
+    if _is_array(leaf) and is_real(leaf):
+        return jnp.asarray(leaf, element_type)
+    # JAX remembers of an array of NumPy's what it became of 64 bits when it first met it.
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def are_shapes(args: Sequence[Any]) -> bool:

@@ -26,6 +26,11 @@ from tests.helpers.ruled import right_vjp, with_vjp, wrong_vjp
 X = np.array([0.3, -0.7, 1.2], np.float32)
 
 
+def test_positions_of_numpys_do_not_narrow_the_check() -> None:
+    report = check_gradients(lambda x, i: right_vjp(x)[i], X, np.array([0, 2, 0]))
+    assert report.ok and "float64" not in report.note, report
+
+
 def test_arguments_of_every_kind() -> None:
     def f(key: Any, x: Any, n: int, mask: Any, scale: float, *more: Any, power: int = 1) -> Any:
         noise = jax.random.uniform(key, x.shape)
