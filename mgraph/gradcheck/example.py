@@ -55,7 +55,9 @@ def record_case(
     arrays: Sequence[np.ndarray],
     element_type: str = "float64",
 ) -> tuple[Node, list[Node]]:
-    """``target`` of a case, and its children: parameters, or constants where they are integers."""
+    """``target`` of a case, and its children: parameters, or constants where they are integers. Leaves that
+    ``target`` makes itself, as a layer does, are of the same element type."""
+    graph.set_default_element_type(element_type)
     children: list[Node] = []
     for i, array in enumerate(arrays):
         init = inits.from_tensor(array)

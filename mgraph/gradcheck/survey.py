@@ -273,7 +273,9 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
     if not names:
         return known
     chosen: dict[Operator, None] = {}
-    for name in names:
+    for name in [names] if isinstance(names, str) else names:
+        if not isinstance(name, str):
+            raise ArgumentError(f"expected names of operators, got {name!r}; a class: check_gradients(cls)")
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
             hint = meant(name.lower(), {c.type.lower() for c in known}, repr)

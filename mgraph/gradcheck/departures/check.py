@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import GraphError, ShapeError
+from ...errors import ArgumentError, GraphError, ShapeError
 from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
@@ -54,6 +54,10 @@ def check_layers(
     began = time.perf_counter()
     graph = ExpressionGraph()
     loss = record(graph)
+    if not isinstance(loss, Node):
+        raise ArgumentError(
+            f"check_layers: expected a function that returns the node of a loss, got {loss!r}"
+        )
     excerpt = loss.tape().below([loss.id])
     flags = excerpt.structure.trainable()
     top = excerpt.row_of[loss.id]

@@ -14,7 +14,14 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
 from mgraph.cases import Case, Convention
-from mgraph.gradcheck import GradientCheck, LossReport, check_budgets, check_loss, check_mutants
+from mgraph.gradcheck import (
+    GradientCheck,
+    LossReport,
+    check_budgets,
+    check_layers,
+    check_loss,
+    check_mutants,
+)
 from mgraph.gradcheck.report import NOTHING
 from mgraph.gradcheck.survey import OperatorReport, check_operator, with_failures
 
@@ -544,6 +551,19 @@ def test_functions_of_nodes_can_be_checked() -> None:
         return mgraph.sigmoid(x) * y + x
 
     assert check_gradients(gated, (2, 3), (1, 3)).ok
+
+
+def test_a_function_with_parameters_as_a_layer_has_is_checked_by_them_too() -> None:
+    report = check_gradients(lambda x: mgraph.dot(x, x.graph.param("W", (3, 4))), (2, 3))
+    assert report.ok and [c.name for c in report.checks] == ["child 0", "W"], report
+
+
+def test_what_names_no_operator_and_what_is_no_loss_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="expected names of operators, got <class"):
+        mgraph.check_operators([Product])
+    assert [row.operator for row in mgraph.check_operators("sin", quick=True).rows] == ["SinNodeOp"]
+    with pytest.raises(ArgumentError, match="the node of a loss, got None"):
+        check_layers(lambda graph: None, {})
 
 
 def test_dropout_is_checked_with_one_mask() -> None:
