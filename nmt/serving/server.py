@@ -45,8 +45,10 @@ class TranslationServer:
     words.
 
     A line is empty in the answer if it is left out, is not done in ``message_timeout``, or its search fails;
-    the log says why. A message of more than ``max_message_bytes`` closes its connection with status 1009.
-    Connections beyond ``max_connections`` are refused with HTTP status 503, other paths with 404.
+    the log says why. A client that does not take its answer in that time is disconnected; one that does not
+    answer pings is not, as it may be busy. A message of more than ``max_message_bytes`` closes its connection
+    with status 1009. Connections beyond ``max_connections`` are refused with HTTP status 503, other paths
+    with 404.
 
     queue: translates. options: the limits.
     """
@@ -73,6 +75,7 @@ class TranslationServer:
             process_request=self._admitted,
             max_size=options.max_message_bytes,
             max_queue=MESSAGES,
+            ping_timeout=None,  # who is busy, or has sent more than is read ahead, answers no ping in time
             logger=logger.getChild("websockets"),
         ) as server:
             port = next(iter(server.sockets)).getsockname()[1]
@@ -178,9 +181,19 @@ class TranslationServer:
             if not answer.done():
                 answer.cancel()  # and with it the lines
         if answer.done():
-            await connection.send(await answer)
+            await self._send(connection, await answer)
             if not self._options.quiet_translation:
                 logger.info("Translation took: %.5fs", time.perf_counter() - began)
+
+    async def _send(self, connection: ServerConnection, answer: str) -> None:
+        """Send an answer; the connection is cut if the client does not take it."""
+        seconds = self._options.message_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await connection.send(answer)
+        except TimeoutError:
+            logger.warning("a client did not take its answer in %g s: its connection is cut", seconds)
+            connection.transport.abort()
 
     async def _answer(self, message: bytes) -> str:
         lines = message.split(b"\n")

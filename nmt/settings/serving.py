@@ -35,7 +35,7 @@ class Serving(Options):
     )
     message_timeout: float = option(
         600.0,
-        "most seconds for a message; lines not done by then are empty",
+        "most seconds for a message, whose lines are empty if not done by then, and for taking its answer",
         least=0.001,
         command=True,
         dumped=False,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -54,8 +55,8 @@ def serving(translator: Translator, **limits: Any) -> Iterator[tuple[Translation
         thread.start()
         assert ready.wait(SECONDS)
 
-        def client(path: str = "/translate") -> connect:
-            return connect(f"ws://127.0.0.1:{ports[0]}{path}", max_size=None)
+        def client(path: str = "/translate", **options: Any) -> connect:
+            return connect(f"ws://127.0.0.1:{ports[0]}{path}", max_size=None, **options)
 
         def stop() -> None:
             loops[0].call_soon_threadsafe(server.stop)
@@ -192,6 +193,52 @@ def test_a_message_has_its_time(
         assert ask(connection, "a cat\nthe cat") == "\n\n"
         assert "2 of 2 line(s) were not translated in 0.05 s" in caplog.text
         free.set()
+
+
+def test_who_answers_no_pings_stays(
+    translator: Translator, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a client that has sent more than is read ahead: its pongs are behind its messages."""
+    real, free = OpenJob._take, threading.Event()
+
+    def take(self: OpenJob, *arguments: Any, **rest: Any) -> Any:
+        assert free.wait(SECONDS)
+        return real(self, *arguments, **rest)
+
+    def pinging(*arguments: Any, ping_timeout: float | None = 0.05, **rest: Any) -> Any:
+        return serve(*arguments, ping_interval=0.05, ping_timeout=ping_timeout, **rest)
+
+    monkeypatch.setattr(OpenJob, "_take", take)
+    monkeypatch.setattr("nmt.serving.server.serve", pinging)
+    with serving(translator) as (_, client, _), client() as connection:
+        for line in LINES[:12]:
+            connection.send(line)
+        time.sleep(0.5)
+        free.set()
+        assert [connection.recv(timeout=SECONDS) for _ in LINES[:12]] == [
+            f"{line}\n" for line in expected[:12]
+        ]
+
+
+def test_who_takes_no_answers_is_cut_off(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(*_: Any) -> str:
+        return "x" * 10_000_000
+
+    monkeypatch.setattr(TranslationServer, "_answer", answer)
+    with (
+        serving(translator, message_timeout=0.2) as (_, client, stop),
+        client(max_queue=1, compression=None) as connection,
+    ):
+        for _ in range(4):
+            connection.send("a cat")
+        while "did not take its answer in 0.2 s" not in caplog.text:
+            time.sleep(0.01)
+        stop()  # waits for nobody
+        with pytest.raises(ConnectionClosedError):
+            for _ in range(4):
+                connection.recv(timeout=SECONDS)
 
 
 def test_who_goes_away_leaves_no_lines(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
