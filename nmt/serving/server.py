@@ -7,6 +7,7 @@ import http
 import logging
 import re
 import signal
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,31 +64,42 @@ class TranslationServer:
         """Serve until ``stop`` is called.
 
         Then no connection is accepted, messages that have come are answered, and connections are closed with
-        status 1001. ready: called with the port when connections are accepted. OSError for a port that cannot
-        be used.
+        status 1001. ready: called with the port when connections are accepted. OSError for an address
+        or port that cannot be used.
         """
-        options = self._options
         self._stopping = asyncio.get_running_loop().create_future()
-        async with serve(
-            self._connected,
-            options.host or None,
-            options.port,
-            process_request=self._admitted,
-            max_size=options.max_message_bytes,
-            max_queue=MESSAGES,
-            ping_timeout=None,  # who is busy, or has sent more than is read ahead, answers no ping in time
-            logger=logger.getChild("websockets"),
-        ) as server:
+        server = await self._opened()
+        try:
             port = next(iter(server.sockets)).getsockname()[1]
             logger.info("Server is listening on port %d", port)
             ready(port)
-            try:
-                await self._stopped(server)
-            except asyncio.CancelledError:
-                for handler in self._handlers:
-                    if handler is not None:
-                        handler.cancel()
-                raise
+            await self._stopped(server)
+        except asyncio.CancelledError:
+            for handler in self._handlers:
+                if handler is not None:
+                    handler.cancel()
+            raise
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    async def _opened(self) -> Server:
+        options = self._options
+        at: dict[str, Any] = {"host": options.host, "port": options.port}
+        try:
+            return await serve(
+                self._connected,
+                **(at if options.host else {"sock": _at_all_addresses(options.port)}),
+                process_request=self._admitted,
+                max_size=options.max_message_bytes,
+                max_queue=MESSAGES,
+                ping_timeout=None,  # who is busy, or has sent many messages, answers no ping in time
+                logger=logger.getChild("websockets"),
+            )
+        except OSError as error:
+            place = " ".join(f"--{name} {value}" for name, value in at.items() if value)
+            reason = error.strerror or str(error)
+            raise OSError(error.errno, f"{place}: the server cannot listen there: {reason}") from error
 
     async def _stopped(self, server: Server) -> None:
         assert self._stopping is not None
@@ -224,6 +236,13 @@ class TranslationServer:
             return ""
         text = self._format(replace(found, line=number))
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _at_all_addresses(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6, where there is IPv6: so 0 is one port, not one for each."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
 
 
 def _bytes(message: str | bytes) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,9 +37,11 @@ Client = Callable[..., connect]
 
 
 @contextmanager
-def serving(translator: Translator, **limits: Any) -> Iterator[tuple[TranslationServer, Client, Any]]:
+def serving(
+    translator: Translator, host: str = "127.0.0.1", **limits: Any
+) -> Iterator[tuple[TranslationServer, Client, Any]]:
     """A server, connections to it, and what stops it."""
-    options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host="127.0.0.1", **limits)
+    options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host=host, **limits)
     ready, ports, loops = threading.Event(), [], []
 
     async def run(server: TranslationServer) -> None:
@@ -55,8 +58,8 @@ def serving(translator: Translator, **limits: Any) -> Iterator[tuple[Translation
         thread.start()
         assert ready.wait(SECONDS)
 
-        def client(path: str = "/translate", **options: Any) -> connect:
-            return connect(f"ws://127.0.0.1:{ports[0]}{path}", max_size=None, **options)
+        def client(path: str = "/translate", at: str = "127.0.0.1", **options: Any) -> connect:
+            return connect(f"ws://{at}:{ports[0]}{path}", max_size=None, **options)
 
         def stop() -> None:
             loops[0].call_soon_threadsafe(server.stop)
@@ -95,6 +98,22 @@ def test_a_message_is_lines_and_so_is_the_answer(translator: Translator, expecte
         assert ask(other, LINES[1]) == expected[1] + "\n"
         assert ask(other, LINES[1] + "\r\n\n" + LINES[2]) == f"{expected[1]}\n\n{expected[2]}\n"
         assert ask(other, "") == "\n" and ask(other, "\n") == "\n"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6")
+def test_a_free_port_is_one_for_all_addresses(translator: Translator, expected: list[str]) -> None:
+    with serving(translator, host="") as (_, client, _), client() as one, client(at="[::1]") as other:
+        assert ask(one, LINES[1]) == ask(other, LINES[1]) == expected[1] + "\n"
+
+
+def test_a_place_that_cannot_be_used_is_named(translator: Translator) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        TranslationQueue(translator) as queue,
+        pytest.raises(OSError, match=f"--host 127.0.0.1 --port {(port := taken.getsockname()[1])}: "),
+    ):
+        options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=port, host="127.0.0.1")
+        asyncio.run(TranslationServer(queue, options).run())
 
 
 def test_marians_own_client(translator: Translator, expected: list[str]) -> None:
