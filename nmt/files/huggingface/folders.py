@@ -71,9 +71,9 @@ def import_huggingface(
     ``pytorch_model.bin``. Marian vocabularies and a ``decoder.yml`` are written beside the model.
     ``zero_start``: see ``from_huggingface``. ``ConversionError`` if it cannot be converted.
     """
-    config = _read_json(_at(folder, CONFIG))
+    config, weights = _read_json(_at(folder, CONFIG)), _weights(folder)
     try:
-        converted = from_huggingface(config, _weights(folder), zero_start=zero_start)
+        converted = from_huggingface(config, weights, zero_start=zero_start)
     except ConversionError as error:
         raise ConversionError(f"{os.fspath(folder)}: {error}") from None
     files = _marian_files(folder, model, converted)
@@ -149,7 +149,14 @@ def _marian_files(folder: Path, model: Path, converted: MarianModel) -> dict[str
         return {}
     second = WORDS[1] if os.path.exists(_at(folder, WORDS[1])) else WORDS[0]
     words = [_word_ids(_at(folder, name)) for name in (WORDS[0], second)]
-    pieces = {name: _read(_at(folder, name)) for name in PIECES if os.path.exists(_at(folder, name))}
+    missing = [name for name in PIECES if not os.path.exists(_at(folder, name))]
+    if missing:
+        logger.warning(
+            "%s: no %s, so the model translates only lines that are split into its pieces",
+            folder,
+            " and no ".join(missing),
+        )
+    pieces = {} if missing else {name: _read(_at(folder, name)) for name in PIECES}
     dim_vocabs = parse_model_options(converted.text, os.fspath(model)).dim_vocabs
     files, names = marian_files(words, pieces, dim_vocabs)
     target_folder, name = os.path.split(os.fspath(model))
@@ -171,7 +178,7 @@ def _search_options(folder: Path) -> list[str]:
 
 def _word_ids(path: str) -> dict[str, int]:
     words = _read_json(path)
-    if not all(type(number) is int and number >= 0 for number in words.values()):
+    if not words or not all(type(number) is int and number >= 0 for number in words.values()):
         raise ConversionError(f"{path}: expected words and their ids")
     return words
 

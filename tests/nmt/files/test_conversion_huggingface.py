@@ -167,6 +167,20 @@ def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
     assert translator.translate(["seventy-two thousand"]) == ["zweiundsiebzigtausend"]
 
 
+def test_a_tokenizer_of_which_a_part_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Half of the SentencePiece models are no use, and no words are no vocabulary."""
+    folder, target = tmp_path / "folder", tmp_path / "out" / "model.npz"
+    export_huggingface(NUMBERS / "model.npz", folder, [str(NUMBERS / "vocab.spm")] * 2)
+    (folder / "source.spm").unlink()
+    target.parent.mkdir()
+    import_huggingface(folder, target)
+    assert "no source.spm, so the model translates only lines that are split into its pieces" in caplog.text
+    assert Translator.from_dir(target.parent).translate(["▁six"]) == ["▁sechs"]
+    (folder / "vocab.json").write_text("{}")
+    with pytest.raises(ConversionError, match=r"vocab.json: expected words and their ids"):
+        import_huggingface(folder, tmp_path / "model.npz")
+
+
 def test_vocabularies_of_words(tmp_path: Path) -> None:
     """Two vocabularies of unequal sizes; SentencePiece models split for them, as in OPUS-MT's folders."""
     vocabs = [*map(str, vocabs_of("separate")), *[str(NUMBERS / "vocab.spm")] * 2]
@@ -332,7 +346,7 @@ def test_folders(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="expected a weight_map from names to files"):
         import_huggingface(tmp_path / "a", tmp_path / "c.npz")
     index.unlink()
-    with pytest.raises(ConversionError, match=r"expected model.safetensors or pytorch_model.bin; it holds"):
+    with pytest.raises(ConversionError, match=r"^[^:]*: expected model.safetensors or pytorch_model.bin; it"):
         import_huggingface(tmp_path / "a", tmp_path / "c.npz")
     shutil.copy(HERE / "torch.bin", tmp_path / "a" / "pytorch_model.bin")
     with pytest.raises(ConversionError, match="the checkpoint has no model.shared.weight"):
