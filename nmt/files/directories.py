@@ -17,8 +17,8 @@ from typing import Any
 
 from nmt.settings import DECODE, OptionError
 
-# A configuration of the decoder names models and vocabularies; one of training has `model:`.
-_CONFIG = re.compile(rb"^models:[ \t]*(?:\r?$|\[)", re.MULTILINE)
+# A configuration of the decoder names models; one of training has `model:`, a vocabulary that word and an id.
+_CONFIG = re.compile(rb"""^(?:\xef\xbb\xbf)?(["']?)models\1[ \t]*:(?![ \t]*\d+[ \t]*\r?$)""", re.MULTILINE)
 _CONFIG_BYTES = 1 << 16
 PIECES = ("source.spm", "target.spm")
 _SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
@@ -63,7 +63,9 @@ class _Directory:
         self.path = path
         if not os.path.isdir(path):
             raise DirectoryError(f"{path}: expected a model directory")
-        self.names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+        present = [entry for entry in os.scandir(path) if not entry.name.startswith(".")]
+        self.names = sorted(entry.name for entry in present if entry.is_file())
+        self.folders = sorted(entry.name for entry in present if entry.is_dir())
 
     def arguments(self, config: str, options: Mapping[str, Any]) -> dict[str, Any]:
         config = self._config(config)
@@ -136,6 +138,8 @@ class _Directory:
         )
         if len(sources) == len(targets) == 1:
             return self._at(sources[0]), self._at(targets[0])
+        if len(names) == len(sources) + len(targets) == 1:
+            raise self._error(f"{names[0]} without that of the {'target' if sources else 'source'}")
         if len(names) != 1:
             raise self._error(
                 f"several vocabularies: {', '.join(names)}; choose with vocabs=[source, target]"
@@ -178,6 +182,8 @@ class _Directory:
         if packed:
             yield f"packed files must be unpacked first (gunzip): {', '.join(packed)}"
         yield f"the directory holds {len(self.names)} files: {', '.join(self.names) or 'none'}"
+        if self.folders:
+            yield f"and other directories, which are not searched: {', '.join(self.folders)}"
 
 
 def _as_number(word: str) -> str:

@@ -167,6 +167,19 @@ def test_a_directory_of_marians_training_that_was_moved(files: Files) -> None:
     assert found["beam_size"] == 3 and found["skip_cost"] is False
 
 
+@pytest.mark.parametrize(
+    "models", ["models: a.npz", '"models":\n  - a.npz', "models:  # one\n- a.npz", "\ufeffmodels: [a.npz]"]
+)
+def test_yaml_of_any_style_is_a_configuration(models: str, files: Files) -> None:
+    words = "".join(f"{word}: {number}\n" for number, word in enumerate(["</s>", "<unk>", "models"]))
+    folder = files("a.npz", decoder_yml=f"beam-size: 3\nvocabs: [vocab.yml, vocab.yml]\n{models}\n")
+    if models.startswith("\ufeff"):  # a mark that is only at the start of a file
+        files(decoder_yml=f"{models}\nbeam-size: 3\n")
+    files(vocab_yml=words)  # has the word, but is no configuration
+    found = read_directory(folder)
+    assert found["models"] == (str(folder / "a.npz"),) and found["beam_size"] == 3
+
+
 def test_an_empty_list_of_a_configuration_is_looked_for(files: Files) -> None:
     folder = files("a.npz", "vocab.spm", config_yml="models:\nvocabs:\nbeam-size: 2\n")
     found = read_directory(folder)
@@ -209,6 +222,8 @@ ERRORS: dict[tuple[str, ...], str] = {
         "source.bpe",
         "target.bpe",
     ): r"source\.bpe: this model needs text tokenized",
+    ("a.npz", "srcvocab.en.spm"): r"srcvocab\.en\.spm without that of the target\n",
+    ("._a.npz", "._vocab.spm"): r"holds 0 files: none",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
 }
 
@@ -218,6 +233,12 @@ def test_errors_list_what_was_found(names: tuple[str, ...], files: Files) -> Non
     with pytest.raises(DirectoryError, match=ERRORS[names]):
         read_directory(files(*names))
     assert issubclass(DirectoryError, MGraphError)
+
+
+def test_directories_inside_are_named(files: Files) -> None:
+    (files() / "model").mkdir()
+    with pytest.raises(DirectoryError, match=r"\nand other directories, which are not searched: model$"):
+        read_directory(files())
 
 
 def test_what_is_no_directory(files: Files) -> None:
