@@ -9,17 +9,16 @@ from types import ModuleType
 
 from jax.errors import JaxRuntimeError
 
-from mgraph import MGraphError, OutOfMemoryError, __version__
-from mgraph.errors import first_line
+from mgraph import MGraphError, __version__
 from nmt.commands import NAMES
 from nmt.commands.common import asks_for_help
+from nmt.runtime.failures import reason
 from nmt.settings import OptionError, nearest
 from nmt.settings.config import parse
 from nmt.text.lines import flush_standard_output, silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1
-REMEDY = "; smaller batches (--mini-batch) need less"
 PIPE_CLOSED = 141  # a shell's exit code for a program ended by SIGPIPE
 _ASK = ("-h", "--help", "--version")
 
@@ -40,18 +39,12 @@ def run(argv: Sequence[str] | None = None) -> int:
         flush_standard_output()
         return code
     except OptionError as error:
-        return _failed(name, str(error), USAGE_ERROR)
+        return _failed(name, reason(error), USAGE_ERROR)
     except BrokenPipeError:
         silence_standard_output()
         return PIPE_CLOSED
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
-    except (OutOfMemoryError, JaxRuntimeError) as error:
-        reason = first_line(error)
-        return _failed(name, reason + REMEDY * ("out of memory" in reason.lower()))
-    except MGraphError as error:
-        return _failed(name, str(error))
+    except (OSError, JaxRuntimeError, MGraphError) as error:
+        return _failed(name, reason(error))
 
 
 def _answered(name: str, argv: Sequence[str]) -> int:
@@ -68,9 +61,9 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"nmt.commands.{name}")
 
 
-def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
+def _failed(name: str, said: str, code: int = RUN_TIME_ERROR) -> int:
     program = "mgraph" if name in _ASK else f"mgraph {name}"
-    print(f"{program}: error: {' '.join(reason.split())}", file=sys.stderr)
+    print(f"{program}: error: {said}", file=sys.stderr)
     return code
 
 

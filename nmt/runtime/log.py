@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from mgraph.loggers import LEVELS
+from nmt.runtime.failures import reason
 from nmt.settings.option import require_writable
 from nmt.settings.sections import Logging
 
@@ -20,10 +21,12 @@ ROOMS = ("mgraph", "layers", "nmt")
 VALID = "nmt.valid"
 """The logger of lines that also go to ``--valid-log``."""
 
+_MARKS = ((logging.CRITICAL, "Error: "), (logging.WARNING, "[warn] "))
+
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        mark = "[warn] " if record.levelno >= logging.WARNING else ""
+        mark = next((mark for level, mark in _MARKS if record.levelno >= level), "")
         return f"[{self.formatTime(record, '%Y-%m-%d %H:%M:%S')}] {mark}{record.getMessage()}"
 
 
@@ -51,6 +54,7 @@ class _File(logging.FileHandler):
 @contextmanager
 def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
     """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block.
+    An error that ends the block is the last line of ``--log``, as in Marian's; who catches it tells stderr.
     OSError, naming the option, for a file that cannot be written."""
     require_writable("--log", options.log)
     require_writable("--valid-log", valid_log)
@@ -72,6 +76,13 @@ def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
         logger.setLevel(LEVELS[options.log_level])
     try:
         yield
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if options.log and LEVELS[options.log_level] <= logging.CRITICAL:
+            last = {"levelno": logging.CRITICAL, "msg": reason(error)}
+            handlers[-1].handle(logging.makeLogRecord(last))
+        raise
     finally:
         for logger in loggers:
             logger.setLevel(logging.NOTSET)

@@ -267,6 +267,22 @@ def test_the_log_says_what_marian_says(mgraph, tmp_path) -> None:
     assert mgraph("decode", *SMALL, "--log-level", "warn", stdin=b"six\n").err == ""
 
 
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_the_log_ends_with_the_error_that_ended_the_command(mgraph, tmp_path, quiet) -> None:
+    """As in Marian's log: who looks there for the reason finds it, and stderr says it once."""
+    damaged, log = tmp_path / "model.npz", tmp_path / "log"
+    damaged.write_bytes(b"PK")
+    options = ("-m", str(damaged), "-v", VOCAB, VOCAB, "--log", str(log))
+    result = mgraph("decode", *options, *quiet, stdin=b"six\n")
+    assert result.code == 1
+    said = result.err.splitlines()[-1].removeprefix("mgraph decode: error: ")
+    assert str(damaged) in said and result.err.count(said) == 1
+    assert log.read_text().endswith(f"] Error: {said}\n")
+    log.unlink()
+    mgraph("decode", *options, "--log-level", "off", stdin=b"six\n")
+    assert log.read_text() == ""
+
+
 def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> None:
     mgraph_ops.clear_programs()
     (tmp_path / "en").write_text("six\n")
