@@ -34,8 +34,8 @@ class Slice:
     """A half-open range ``[begin, end)`` along an axis; negative numbers count from the end.
 
     ``Slice(i)`` is the single position ``i`` (the axis stays, with size 1), ``Slice()`` everything,
-    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for parts that are no
-    ints. Source: Marian, ``common/shape.h``.
+    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for parts that are no ints.
+    Source: Marian, ``common/shape.h``.
     """
 
     begin: int = 0
