@@ -186,15 +186,21 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
 
 
 def test_an_interrupt_while_waiting_takes_no_place(translator: Translator, held: threading.Event) -> None:
-    main = threading.get_ident()
-    with TranslationQueue(translator, most_lines=1) as queue:
-        future = queue.submit("the cat")
-        threading.Timer(0.1, signal.pthread_kill, [main, signal.SIGINT]).start()
-        with pytest.raises(KeyboardInterrupt):
-            queue.submit("a cat", wait=SECONDS)
-        assert future.cancel()
-        held.set()
-        assert queue.submit("the cat").result(SECONDS).text
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)  # a shell's background jobs ignore SIGINT
+    try:
+        with TranslationQueue(translator, most_lines=1) as queue:
+            future = queue.submit("the cat")
+            threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGUSR1]).start()
+            with pytest.raises(KeyboardInterrupt):
+                queue.submit("a cat", wait=SECONDS)
+            assert future.cancel()
+            held.set()
+            assert queue.submit("the cat").result(SECONDS).text
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
