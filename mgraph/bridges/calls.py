@@ -38,10 +38,6 @@ def as_function(source: core.JaxprEqn, info: Any) -> Callable[..., list[Any]]:
     return run
 
 
-def types_of(variables: Sequence[Any]) -> list[np.dtype]:
-    return [variable.aval.dtype for variable in variables]
-
-
 def opened(program: Any) -> Any:
     """A program without its constants."""
     return getattr(program, "jaxpr", program)
@@ -67,9 +63,9 @@ class Call:
     def __init__(self, source: core.JaxprEqn, wide: core.JaxprEqn | None) -> None:
         programs = tuple(programs_in(source.params.values()))
         info = opened(programs[0]).debug_info
-        self._own = as_function(source, info), types_of(read_by(source))
-        self._wide = (as_function(wide, info), types_of(read_by(wide))) if wide else None
-        self._results = types_of(source.outvars)
+        self._own = _with_types(source, info)
+        self._wide = _with_types(wide, info) if wide else None
+        self._results = _types_of(source.outvars)
         is_custom = source.primitive.name in CUSTOM
         self.name = (is_custom and info.func_src_info) or source.primitive.name
         self._key = programs, tuple(map(repr, source.invars))
@@ -99,6 +95,15 @@ class Call:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _with_types(source: core.JaxprEqn, info: Any) -> tuple[Callable[..., list[Any]], list[np.dtype]]:
+    """``as_function``, and the types of what it takes."""
+    return as_function(source, info), _types_of(read_by(source))
+
+
+def _types_of(variables: Sequence[Any]) -> list[np.dtype]:
+    return [variable.aval.dtype for variable in variables]
 
 
 class CallNodeOp(NaryNodeOp):

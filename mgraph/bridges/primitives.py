@@ -214,10 +214,6 @@ def _node_of_its_own(equation: Equation) -> Result:
     return equation.as_primitive(equation.all_nodes())
 
 
-def _kept(equation: Equation) -> Result:
-    return equation.as_call()
-
-
 UNARY: dict[str, Callable[[Any], Node]] = {
     "cos": cos,
     "exp": exp,
@@ -300,7 +296,7 @@ WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_c
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys((*OTHERS, "call_hi_primitive"), _node_of_its_own),
-    **dict.fromkeys(("cond", "while"), _kept),
+    **dict.fromkeys(("cond", "while"), Equation.as_call),
     **dict.fromkeys(("jit", "pjit", "remat", "remat2", "checkpoint", "composite"), _inlined("jaxpr")),
     **dict.fromkeys(("closed_call", "core_call"), _inlined("call_jaxpr")),
     "custom_jvp_call": _custom_call,

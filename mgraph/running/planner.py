@@ -115,8 +115,8 @@ class Planner:
         tape, rule_set, outputs = self.tape, self.settings.derivatives, self.outputs(span)
         known, rest = frontier(tape, span.stop, outputs)
         part = Prepared.of(tape.below(known), known, ForwardPlan, rule_set) if known else None
-        outputs = [i for i in outputs if i not in {*known}]
-        return part, Prepared.of(tape.part(rest), outputs, ForwardPlan, rule_set)
+        remaining = sorted({*outputs} - {*known})
+        return part, Prepared.of(tape.part(rest), remaining, ForwardPlan, rule_set)
 
     def joint(self, spans: Sequence[Span], clip: bool) -> Prepared:
         """Forward and backward as one program, with or without clipping."""

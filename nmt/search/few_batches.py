@@ -13,6 +13,8 @@ FEW_ROWS = 8
 MOST_LENGTHS = 3
 MOST_NUMBERS = 1 << 27
 """How many numbers of 4 bytes, such as logits, are computed at once."""
+KEPT_NUMBERS = 1 << 12
+"""About how many numbers a model keeps for each word that it encodes."""
 POSITIONS = {"cpu": 2048}
 """How many positions a batch has, by platform: on a CPU more are not more efficient, and the last batch has
 more padding."""

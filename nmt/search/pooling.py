@@ -13,7 +13,7 @@ from mgraph import Plan, Type, compiled
 from nmt.models.parts import Source
 from nmt.models.pooled import PooledModel
 from nmt.runtime import compilation_cache, devices
-from nmt.search.few_batches import FewBatches
+from nmt.search.few_batches import KEPT_NUMBERS, FewBatches
 from nmt.settings import OptionError, require_files, require_readable
 from nmt.settings.config import Command
 from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
@@ -24,9 +24,6 @@ from nmt.text.parallel import ParallelLines, Row
 from nmt.text.sentences import LineEncoder
 
 Chosen = TypeVar("Chosen", EvaluateOptions, EmbedOptions)
-
-NUMBERS = 1 << 12
-"""About how many numbers are kept for each word."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Pooling:
 
     def __init__(self, model: PooledModel, mini_batch: int, mini_batch_words: int = 0) -> None:
         self.model, self._mini_batch = model, mini_batch
-        self._batches = FewBatches(mini_batch, mini_batch_words, NUMBERS)
+        self._batches = FewBatches(mini_batch, mini_batch_words, KEPT_NUMBERS)
 
     def numbers(self, samples: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[int, np.ndarray]]:
         """The index of each line and its numbers, float32, the longest first.

@@ -14,9 +14,6 @@ from nmt.models import Model, Source
 from nmt.search.few_batches import FewBatches
 from nmt.text.batches import pad
 
-NUMBERS = 1 << 12
-"""About how many numbers are kept for each word."""
-
 
 class States(NamedTuple):
     """Encoder states of lines."""

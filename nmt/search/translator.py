@@ -19,13 +19,13 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import Utility, read_risk
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import Sampling, read_sampling
-from nmt.search.few_batches import FewBatches
+from nmt.search.few_batches import KEPT_NUMBERS, FewBatches
 from nmt.search.made_anew import MadeAnew
 from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
-from nmt.search.states import NUMBERS, States, encode_sentences
+from nmt.search.states import States, encode_sentences
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
 from nmt.settings.model_options import described_model
@@ -165,7 +165,7 @@ class Translator(MadeAnew):
             forced=options.force_decode,
             risk=read_risk(options, self._utility),
         )
-        self._encoding = FewBatches(options.mini_batch, options.mini_batch_words, NUMBERS)
+        self._encoding = FewBatches(options.mini_batch, options.mini_batch_words, KEPT_NUMBERS)
         self._check_combinations()
 
     def __repr__(self) -> str:

@@ -177,8 +177,9 @@ class Script:
         returns True, the program is ended: ``Stopped``.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
-        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        with subprocess.Popen(line, shell=True, start_new_session=True, **pipes) as program:
+        with subprocess.Popen(
+            line, shell=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as program:
             output = _output(program, stopped)
         if program.returncode:
             valid_log.warning("%s ended with status %d", line, program.returncode)
