@@ -13,7 +13,7 @@ from hypothesis import settings
 import mgraph
 from tests.helpers.quick import QUICK
 
-os.environ.setdefault("MGRAPH_COMPILATION_CACHE", "none")  # tests leave nothing outside their folders
+os.environ["MGRAPH_COMPILATION_CACHE"] = "none"  # tests leave nothing outside their folders
 
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")

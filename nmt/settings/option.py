@@ -161,10 +161,13 @@ class Option:
         return self._plain(value, of=value)
 
     def _plain(self, item: object, of: object) -> str:
-        """An item of the Python value ``of`` as a word; OptionError if it is a function or another object."""
-        known = isinstance(item, str | os.PathLike | Mapping) or hasattr(item, "__float__") or item is None
-        if callable(item) or not known:
+        """An item of the Python value ``of`` as a word; OptionError if it is a function or another object, or
+        None where there are no names: only parameters of optax may be None."""
+        known = isinstance(item, str | os.PathLike | Mapping) or hasattr(item, "__float__")
+        if callable(item) or not (known or (item is None and self.named)):
             hint = f"; in Python {self.python}" if self.python else ""
+            if of is None:
+                hint = "; leave it out for the default"
             raise OptionError(f"--{self.name}: expected text, numbers or truth values, got {of!r:.80}{hint}")
         return _word(item)
 

@@ -154,6 +154,8 @@ def test_parameters_of_optax_may_be_a_map_in_python() -> None:
         ("learn_rate", optax.constant_schedule(1e-3), "got <function .*; in Python lr_schedule="),
         ("lr_schedule", optax.constant_schedule(1e-3), "got <function .*; in Python lr_schedule="),
         ("train_sets", {"a"}, r"got \{'a'\}$"),
+        ("dim_emb", None, "got None; leave it out for the default$"),
+        ("vocabs", ["a", None], r"got \['a', None\]$"),
     ],
 )
 def test_objects_are_no_values(option: str, value: object, message: str) -> None:
