@@ -78,6 +78,14 @@ def whole(what: str, name: str, value: Any) -> int:
         ) from None
 
 
+def flag(what: str, name: str, value: Any) -> bool:
+    """``value`` as the truth value ``name`` of ``what``; ``ArgumentError`` if it is neither that nor 0 or 1,
+    as a number that was meant for the next argument."""
+    if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
+        return bool(value)
+    raise ArgumentError(f"{what}: {name} must be true or false, got {described(value)}{here()}")
+
+
 @contextmanager
 def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
     """``ShapeError`` if an array of this shape, allocated in the ``with`` block, does not fit into memory."""

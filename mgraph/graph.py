@@ -11,13 +11,14 @@ import jax
 import numpy as np
 
 from . import drawing, inits
-from .arrays import described
+from .arrays import described, whole
 from .errors import ArgumentError, GraphError, ShapeError
 from .files import dumps
 from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, ParamNode, as_indices
 from .node import Node
+from .ops.operands import node as operand
 from .parameters import GraphParameters
 from .partial import PartialFunction, PartialShape
 from .places import here
@@ -97,12 +98,13 @@ class ExpressionGraph(GraphParameters):
         """A uint32 constant of indices: of shape ``(n,)``, or, with ``like`` and ``axis``, of as many
         axes as ``like`` with ``n`` at ``axis`` and 1 elsewhere (for ``gather``).
 
-        ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if ``like`` has no such axis.
+        ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if ``like`` has no such axis,
+        ``ArgumentError`` if ``axis`` is no whole number.
         """
-        shape = [1] * len(like.shape) if like is not None else [1]
-        axis = -1 if axis is None else axis
+        shape = [1] if like is None else [1] * len(operand("indices", like).shape)
+        axis = -1 if axis is None else whole("indices", "axis", axis)
         if not -len(shape) <= axis < len(shape):
-            raise ShapeError(f"indices: axis {axis} does not exist in a node with {len(shape)} axes")
+            raise ShapeError(f"indices: axis {axis} does not exist in a node with {len(shape)} axes{here()}")
         found = as_indices(values)
         shape[axis] = len(found)
         return self.constant(tuple(shape), inits.from_vector(found), Type.uint32)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import flag
 from ..cases import Case
 from ..errors import ShapeError
 from ..inits import glorot_uniform, zeros
@@ -115,7 +116,7 @@ def gru_ops(state: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None, 
     Source: Cho et al. 2014; Marian, ``gruOps``.
     """
     children = (state, xW, sU, b) if mask is None else (state, xW, sU, b, mask)
-    return GRUFastNodeOp(*children, final=bool(final))
+    return GRUFastNodeOp(*children, final=flag("gru_ops", "final", final))
 
 
 class LSTMCellNodeOp(CellNodeOp):
@@ -270,6 +271,8 @@ def highway(y: Node | str, x: Node, t: Node | None = None) -> Node:
 
 
 def _dense(prefix: str, x: Node) -> Node:
-    size = node("highway", x).shape[-1]
+    if not node("highway", x).shape:
+        raise refusal("highway", "expected rows of features, got a scalar", x)
+    size = x.shape[-1]
     weight = x.graph.param(f"{prefix}_W", (size, size), glorot_uniform(), x.value_type)
     return affine(x, weight, x.graph.param(f"{prefix}_b", (1, size), zeros(), x.value_type))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import flag
 from ..cases import Case, Convention
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
@@ -56,6 +57,11 @@ def _(self: CumSumNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
     return self.backward_ops(adj, val, x)
 
 
+def _directions(op: str, reverse: bool, exclusive: bool) -> dict[str, bool]:
+    """The flags of a running sum, checked."""
+    return {"reverse": flag(op, "reverse", reverse), "exclusive": flag(op, "exclusive", exclusive)}
+
+
 def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -> Node:
     """Running sums along ``axis``: the j-th is over elements up to j, or before j if ``exclusive``.
 
@@ -68,7 +74,7 @@ def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -
     Source: Marian, ``cumsum``.
     """
     axis = axis_in("cumsum", x, axis)
-    return CumSumNodeOp(x, axis=axis, reverse=bool(reverse), exclusive=bool(exclusive))
+    return CumSumNodeOp(x, axis=axis, **_directions("cumsum", reverse, exclusive))
 
 
 class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
@@ -139,4 +145,4 @@ def logcumsumexp(
     Source: Marian, ``logcumsumexp``.
     """
     axis = axis_in("logcumsumexp", x, axis)
-    return LogCumSumExpNodeOp(x, axis=axis, reverse=bool(reverse), exclusive=bool(exclusive))
+    return LogCumSumExpNodeOp(x, axis=axis, **_directions("logcumsumexp", reverse, exclusive))

@@ -15,8 +15,9 @@ from ..arrays import real
 from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
+from ..places import here
 from .arithmetic import sum_of
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, nodes_in, unless_nan
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, node, nodes_in, unless_nan
 from .precision import in_float32
 
 Nodes = Node | Sequence[Node]
@@ -379,5 +380,5 @@ def clip(x: Node, c: float) -> Node:
     """
     c = real("clip", "c", c)
     if c < 0:
-        raise ArgumentError(f"clip: expected a bound of at least 0, got {c}")
-    return x if c == 0 else ClipNodeOp(x, c=c)
+        raise ArgumentError(f"clip: expected a bound of at least 0, got {c}{here()}")
+    return node("clip", x) if c == 0 else ClipNodeOp(x, c=c)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..arrays import whole
+from ..arrays import flag, whole
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node, UnaryNodeOp
@@ -91,7 +91,9 @@ def _outputs(ordered: Node) -> tuple[Node, Node]:
 
 
 def _topk(op: str, x: Node, k: int, axis: int, descending: bool) -> Node:
-    return TopKNodeOp(x, k=whole(op, "k", k), axis=axis_in(op, x, axis), descending=bool(descending))
+    return TopKNodeOp(
+        x, k=whole(op, "k", k), axis=axis_in(op, x, axis), descending=flag(op, "descending", descending)
+    )
 
 
 def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Node]:
@@ -159,7 +161,9 @@ def sort(x: Node, axis: int, descending: bool = True) -> tuple[Node, Node]:
     Gradient: ``adj`` of the values, to their places; none by the indices.
     Source: Marian, ``sort``.
     """
-    return _outputs(SortNodeOp(x, axis=axis_in("sort", x, axis), descending=bool(descending)))
+    return _outputs(
+        SortNodeOp(x, axis=axis_in("sort", x, axis), descending=flag("sort", "descending", descending))
+    )
 
 
 def _smallest_first(x: Node) -> Node:

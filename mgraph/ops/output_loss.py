@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..arrays import whole
+from ..arrays import flag, whole
 from ..cases import Case
 from ..device import platform_of
 from ..errors import ArgumentError, ShapeError
@@ -247,5 +247,10 @@ def affine_cross_entropy(
     if parts < 1:
         raise ArgumentError(f"affine_cross_entropy: expected at least 1 part, got {parts}{here()}")
     children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
-    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": chunk, "parts": parts}
+    fields = {
+        "alpha": alpha,
+        "trans_b": flag("affine_cross_entropy", "trans_b", trans_b),
+        "chunk": chunk,
+        "parts": parts,
+    }
     return get(AffineCrossEntropyNodeOp(*children, **fields), 0)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import flag
 from ..cases import Case, Convention
 from ..errors import ArgumentError, ShapeError
 from ..node import Node
@@ -241,5 +242,7 @@ def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False)
     """
     children = [node("pooling_with_masking", child) for child in (x, mask)]
     return PoolingWithMaskingOp(
-        *children, is_even=bool(is_even), **whole_numbers("pooling_with_masking", width=width)
+        *children,
+        is_even=flag("pooling_with_masking", "is_even", is_even),
+        **whole_numbers("pooling_with_masking", width=width),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..arrays import real
+from ..arrays import flag, real
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
@@ -198,6 +199,15 @@ class DotNodeOp(RowsProductNodeOp):
         return self.rows_gradients(adj, a, b)
 
 
+def _options(op: str, trans_a: bool, trans_b: bool, scale: float) -> dict[str, Any]:
+    """The fields of a product, checked."""
+    return {
+        "trans_a": flag(op, "trans_a", trans_a),
+        "trans_b": flag(op, "trans_b", trans_b),
+        "scale": real(op, "scale", scale),
+    }
+
+
 def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
     """``scale * op(a) op(b)`` of a matrix ``b`` and the rows of ``a``, of any rank.
 
@@ -207,7 +217,7 @@ def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: f
     Gradient: ``scale * adj op(b)^T`` by ``a``; ``scale * op(a)^T adj``, summed over rows, by ``b``.
     Source: Marian, ``dot``.
     """
-    return DotNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("dot", "scale", scale))
+    return DotNodeOp(a, b, **_options("dot", trans_a, trans_b, scale))
 
 
 class AffineNodeOp(RowsProductNodeOp):
@@ -244,9 +254,7 @@ def affine(
     Gradient: as for ``dot``; by ``bias`` the sum of ``adj`` over all rows.
     Source: Marian, ``affine``.
     """
-    return AffineNodeOp(
-        a, b, bias, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("affine", "scale", scale)
-    )
+    return AffineNodeOp(a, b, bias, **_options("affine", trans_a, trans_b, scale))
 
 
 class DotBatchedNodeOp(ProductNodeOp):
@@ -282,9 +290,7 @@ def bdot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: 
     broadcast.
     Source: Marian, ``bdot``.
     """
-    return DotBatchedNodeOp(
-        a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("bdot", "scale", scale)
-    )
+    return DotBatchedNodeOp(a, b, **_options("bdot", trans_a, trans_b, scale))
 
 
 class DotBatchedLegacyNodeOp(ProductNodeOp):
@@ -343,9 +349,7 @@ def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, 
     Differs: where there are fewer b than a, Marian's gradient by ``b`` writes beyond its end.
     Source: Marian, ``bdot_legacy``.
     """
-    return DotBatchedLegacyNodeOp(
-        a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=real("bdot_legacy", "scale", scale)
-    )
+    return DotBatchedLegacyNodeOp(a, b, **_options("bdot_legacy", trans_a, trans_b, scale))
 
 
 PRODUCTS = (DotNodeOp, AffineNodeOp, DotBatchedNodeOp, DotBatchedLegacyNodeOp)

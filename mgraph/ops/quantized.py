@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..arrays import whole
+from ..arrays import flag, whole
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import NaryNodeOp, Node
@@ -247,4 +247,11 @@ def affine_int8(
     Source: Jacob et al. 2018. Marian's products of ``intgemm8`` round all rows by one step.
     """
     others = [n for n in (bias, multiplier) if n is not None]
-    return AffineInt8NodeOp(x, values, scales, *others, trans_b=bool(trans_b), static=multiplier is not None)
+    return AffineInt8NodeOp(
+        x,
+        values,
+        scales,
+        *others,
+        trans_b=flag("affine_int8", "trans_b", trans_b),
+        static=multiplier is not None,
+    )

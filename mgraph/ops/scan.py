@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from ..arrays import described
+from ..arrays import described, flag
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
@@ -147,7 +147,7 @@ def scan(
         body=body,
         sequences=len(sequences),
         length=length,
-        reverse=bool(reverse),
+        reverse=flag("scan", "reverse", reverse),
         unroll=unroll,
     )
     views = [TupleViewNodeOp(node, index=i) for i in range(len(body.states) + len(body.results))]

@@ -221,7 +221,7 @@ def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
     """
     given = nodes_in("concatenate", nodes)
     if len(given) == 1:
-        return given[0]
+        return node("concatenate", given[0])
     return ConcatenateNodeOp(*given, axis=axis_in("concatenate", given[0], axis) if given else axis)
 
 
@@ -234,9 +234,9 @@ def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     Gradient: ``adj`` summed over the copies.
     Source: Marian, ``repeat``.
     """
-    repeats = whole("repeat", "repeats", repeats)
+    repeats, x = whole("repeat", "repeats", repeats), node("repeat", x)
     if repeats < 1:
-        raise refusal("repeat", f"expected at least one copy, got {repeats}", node("repeat", x))
+        raise refusal("repeat", f"expected at least one copy, got {repeats}", x)
     return concatenate([x] * repeats, axis)
 
 

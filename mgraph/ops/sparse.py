@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import flag
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
@@ -139,7 +140,9 @@ def csr_dot(
     Source: Marian, ``csr_dot``.
     """
     children = [node("csr_dot", x) for x in (A_values, A_indices, A_offsets, B)]
-    return CSRDotNodeOp(*children, sparse_shape=as_shape(A_shape), trans_s=bool(trans_a))
+    return CSRDotNodeOp(
+        *children, sparse_shape=as_shape(A_shape), trans_s=flag("csr_dot", "trans_a", trans_a)
+    )
 
 
 def dot_csr(
@@ -155,4 +158,9 @@ def dot_csr(
     Source: Marian, ``dot_csr``.
     """
     children = [node("dot_csr", x) for x in (B_values, B_indices, B_offsets, A)]
-    return CSRDotNodeOp(*children, sparse_shape=as_shape(B_shape), trans_s=bool(trans_b), swap_operands=True)
+    return CSRDotNodeOp(
+        *children,
+        sparse_shape=as_shape(B_shape),
+        trans_s=flag("dot_csr", "trans_b", trans_b),
+        swap_operands=True,
+    )

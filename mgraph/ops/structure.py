@@ -69,8 +69,8 @@ def clip_gradient(x: Node, c: float) -> Node:
     """
     c = real("clip_gradient", "c", c)
     if c < 0:
-        raise ArgumentError(f"clip_gradient: expected a bound of at least 0, got {c}")
-    return x if c == 0 else ClipGradientNodeOp(x, c=c)
+        raise ArgumentError(f"clip_gradient: expected a bound of at least 0, got {c}{here()}")
+    return node("clip_gradient", x) if c == 0 else ClipGradientNodeOp(x, c=c)
 
 
 class CastNodeOp(UnaryNodeOp):

@@ -29,6 +29,62 @@ from mgraph.gradcheck.survey import own_operators
 HERE = r"(.|\n)*test_misuse\.py:\d+"
 
 
+@pytest.mark.parametrize("call", [
+    lambda x: mgraph.dot(x, x, 0.5),  # Marian's third argument is trans_a
+    lambda x: mgraph.affine(x, x, x, np.ones(2)),
+    lambda x: mgraph.bdot(x, x, trans_b="yes"),
+    lambda x: mgraph.cumsum(x, 0, 1.5),
+    lambda x: mgraph.topk(x, 1, 0, x),
+    lambda x: mgraph.scan(lambda s, v: (s + v, v), x[0], x, reverse="no"),
+    lambda x: x.graph.indices([1], x, "0"),
+])  # fmt: skip
+def test_a_flag_or_an_axis_that_is_none_is_refused(
+    graph: ExpressionGraph, call: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(ArgumentError, match="must be (true or false|a whole number), got" + HERE):
+        call(graph.ones((2, 2)))
+
+
+def test_numpys_and_integer_flags_are_taken(graph: ExpressionGraph) -> None:
+    x = graph.ones((2, 3))
+    assert mgraph.dot(x, x, np.bool_(False), 1) is mgraph.dot(x, x, False, True)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: mgraph.clip("x", 0), lambda: mgraph.clip_gradient("x", 0), lambda: mgraph.repeat("x", 1),
+    lambda: mgraph.concatenate({"x": 1}),
+])  # fmt: skip
+def test_what_is_no_node_is_not_returned_by_shortcuts(call: Callable[[], Any]) -> None:
+    with pytest.raises(ElementTypeError, match="expected a node, got 'x' of type str" + HERE):
+        call()
+
+
+def test_indices_like_what_is_no_node_are_refused(graph: ExpressionGraph) -> None:
+    with pytest.raises(ElementTypeError, match="indices: expected a node" + HERE):
+        graph.indices([0, 1], np.ones((2, 2)), 0)
+
+
+def test_a_highway_around_a_scalar_is_refused(graph: ExpressionGraph) -> None:
+    with pytest.raises(ShapeError, match="expected rows of features, got a scalar" + HERE):
+        mgraph.highway("h", graph.ones(()))
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("sum", "operators are functions: mgraph.sum(x)"),
+        ("reshape", "operators are functions: mgraph.reshape(x)"),
+        ("T", "see mgraph.transpose(x)"),
+        ("dtype", "see x.value_type"),
+    ],
+)
+def test_attributes_of_arrays_are_pointed_to_what_nodes_have(
+    graph: ExpressionGraph, name: str, hint: str
+) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"ConstantNode has no attribute '{name}'; {hint}")):
+        getattr(graph.ones((2, 2)), name)
+
+
 TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
     "parameter 'w' takes": lambda g, v: g.param("w", (2,), inits.ones()).set_value(v),
     "input 'i' takes": lambda g, v: g.input("i", (2,)).set_value(v),
