@@ -10,6 +10,7 @@ never keeps a graph alive.
 from __future__ import annotations
 
 import html
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
@@ -39,6 +40,34 @@ if TYPE_CHECKING:
 
     class Refused:
         """What checkers of types take a node's truth for: no bool, so that ``if node`` is an error."""
+
+
+INSTEAD = {
+    "T": "mgraph.transpose(x)",
+    "astype": "mgraph.cast(x, type)",
+    "cpu": "x.val()",
+    "data": "x.val()",
+    "detach": "mgraph.stop_gradient(x)",
+    "dim": "len(x.shape)",
+    "dtype": "x.value_type",
+    "item": "x.scalar()",
+    "mT": "mgraph.swap_axes(x, -2, -1)",
+    "ndim": "len(x.shape)",
+    "numpy": "x.val()",
+    "requires_grad": "x.trainable",
+    "size": "x.shape, x.shape.elements()",
+    "to": "mgraph.cast(x, type)",
+    "tolist": "x.val().tolist()",
+    "view": "mgraph.reshape(x, shape)",
+}
+"""What a node has in place of attributes of arrays and tensors."""
+
+
+def _instead(name: str) -> str:
+    """A hint for who takes a node for an array: what is here in place of its attribute."""
+    if callable(vars(sys.modules[__package__]).get(name)):
+        return f"; operators are functions: mgraph.{name}(x)"
+    return f"; see {INSTEAD[name]}" if name in INSTEAD else ""
 
 
 class NodeMeta(type):
@@ -201,7 +230,10 @@ class Node(metaclass=NodeMeta):
                     f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
                     "because one operator serves every graph"
                 )
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
+            hint = "" if "_shapes" in self.__dict__ else _instead(name)
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self
+            )
 
     # -- operators, for the engine
 
