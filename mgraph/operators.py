@@ -151,6 +151,29 @@ def keeping_nothing(operator: Any, rule: str) -> Iterator[None]:
         )
 
 
+def takes(rule: Any, count: int) -> bool:
+    """Whether ``rule`` can be called with so many arguments; true of what has no signature, as what is not
+    written in Python."""
+    try:
+        inspect.signature(rule).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
+
+
+def signature_for(head: str, count: int) -> str:
+    """How a rule on so many children must be declared: ``head`` and a parameter for each child."""
+    return f"{', '.join([head, *('xyz'[:count] if count <= 3 else ['*children'])])})"
+
+
+def signature_of(name: str, rule: Any) -> str:
+    """How the rule ``name`` is declared, without annotations."""
+    parameters = inspect.signature(rule).parameters.values()
+    return f"{name}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
 def is_default(cls: Any, name: str, value: float) -> bool:
     """Whether the value is bit for bit the default of the field."""
     default = cls.defaults.get(name)

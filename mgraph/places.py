@@ -45,15 +45,23 @@ def place(where: Place | None) -> str:
     return f"{code.co_filename}:{line}"
 
 
-def place_of(error: BaseException) -> str:
-    """``file:line`` of the last line of the user's code that an exception passed through; without one, of
-    the user's line that is running now."""
+def raised_at(error: BaseException) -> str | None:
+    """``file:line`` of the last line of the user's code that an exception passed through."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
         if not traceback.tb_frame.f_code.co_filename.startswith(_FOREIGN):
             found = traceback
         traceback = traceback.tb_next
-    return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found else place(user_frame())
+    return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found else None
+
+
+def place_of(error: BaseException) -> str:
+    """``raised_at``; without such a line, the user's line that is running now."""
+    return raised_at(error) or place(user_frame())
+
+
+SHAPES_ONLY = jax.errors.JAXTypeError | jax.errors.JAXIndexError
+"""What JAX raises where a rule asks for numbers that are not known while it is traced."""
 
 
 def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> str:
@@ -62,7 +70,7 @@ def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> s
     ``runtime_fields`` are the fields whose numbers the rule does not know either.
     """
     kind = type(error).__name__
-    if isinstance(error, jax.errors.JAXTypeError):
+    if isinstance(error, SHAPES_ONLY):
         fields = f", not the numbers of runtime_fields {list(runtime_fields)}" if runtime_fields else ""
         return (
             f"{rule} asks for numbers, but JAX traces it and knows shapes and types only{fields}: use "

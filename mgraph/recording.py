@@ -6,7 +6,6 @@ import this module, so it takes them by their attributes.
 
 from __future__ import annotations
 
-import inspect
 import numbers
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +14,8 @@ import jax
 
 from .arrays import described, is_array
 from .errors import ArgumentError, ElementTypeError, GraphError, MGraphError, ShapeError, first_line
-from .operators import keeping_nothing
-from .places import failed, here, place, user_frame
+from .operators import keeping_nothing, signature_for, signature_of, takes
+from .places import SHAPES_ONLY, failed, here, place, raised_at, user_frame
 from .specs import Specs, has_float, is_wide
 from .structure import INPUT
 from .tape import N, Tape
@@ -143,24 +142,20 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
 
 def _other_children(operator: Any, count: int) -> str:
     """What is wrong if ``forward_ops`` does not take so many children; nothing if it does."""
-    try:
-        inspect.signature(operator.forward_ops).bind(*range(count))
-    except TypeError:
-        names = ", ".join(["self", *("xyz"[:count] if count <= 3 else ["*children"])])
-        parameters = inspect.signature(type(operator).forward_ops).parameters.values()
-        given = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
-        return f"expected forward_ops({names}), with one array per child, got forward_ops({given})"
-    except ValueError:  # what is not written in Python may have no signature
-        pass
-    return ""
+    if takes(operator.forward_ops, count):
+        return ""
+    wanted = signature_for("forward_ops(self", count)
+    given = signature_of("forward_ops", type(operator).forward_ops)
+    return f"expected {wanted}, with one array per child, got {given}"
 
 
 def _reason(cls: Any, e: Exception, specs: Sequence[Specs]) -> str:
     if any(isinstance(spec, tuple) for spec in specs) and not isinstance(e, IndexError):
-        return "a child has several outputs; take one of them by TupleViewNodeOp(node, index=i)"
+        return "a child has several outputs; take one of them by mgraph.get(node, i)"
     misfit = isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError)
-    if misfit and not isinstance(e, jax.errors.JAXTypeError):
-        return f"children do not fit: {first_line(e)}"
+    if misfit and not isinstance(e, SHAPES_ONLY):
+        line = raised_at(e)
+        return f"children do not fit: {first_line(e)}" + (f" ({line})" if line else "")
     return failed("forward_ops", e, cls.runtime_fields)
 
 

@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arrays import described
 from .errors import ArgumentError, GradientError, MGraphError
 from .names import meant
 from .node import Node
-from .operators import keeping_nothing
+from .operators import keeping_nothing, signature_for, signature_of, takes
 from .places import failed, here, place
 from .shape import Shape
 from .specs import spec_like
@@ -150,7 +151,11 @@ def gradients_of(
     except MGraphError as e:
         raise type(e)(f"{e}{_about(backward, values)}") from None
     except Exception as e:
-        why = failed("backward_ops", e, cls.runtime_fields)
+        if isinstance(e, TypeError) and not takes(backward, 3 + len(values)):
+            wanted = signature_for("backward_ops(self, adj, val", len(values))
+            why = f"backward_ops: expected {wanted}, got {signature_of('backward_ops', backward)}"
+        else:
+            why = failed("backward_ops", e, cls.runtime_fields)
         raise GradientError(f"{cls.__name__}.{why}{_about(backward, values)}") from e
 
 
@@ -207,7 +212,9 @@ def checked(
     """
     name = f"{cls.__name__}.backward_ops"
     if not isinstance(gradients, tuple | list):
-        raise GradientError(f"{name}: expected a tuple of gradients, got {type(gradients).__name__}")
+        raise GradientError(
+            f"{name}: expected a tuple of gradients, one per child, got {described(gradients)}"
+        )
     if len(gradients) != len(values):
         raise GradientError(f"{name}: expected one gradient per child, {len(values)}, got {len(gradients)}")
     shapes = [jnp.shape(a) for a in jax.tree.leaves((adj, values))]

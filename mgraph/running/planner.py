@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import GradientError, GraphError
 from ..node import Node
 from ..places import place
+from ..recording import describe
 from ..rules import without_rule
 from ..scalars import number_vector
 from ..settings import GraphSettings
@@ -238,7 +239,9 @@ def one_top(tape: Tape[Node]) -> int:
         listed = "".join(f"\n  {_line(n)}" for n in tops)
         raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
     if isinstance(tops[0].spec, tuple):
-        raise GraphError(f"the top node has several outputs; take one of them: {_line(tops[0])}")
+        raise GraphError(
+            "the top node has several outputs; take one of them by mgraph.get(node, i): " + _line(tops[0])
+        )
     return tops[0].id
 
 
@@ -253,4 +256,4 @@ def _why_none(tape: Tape[Node]) -> str:
 
 
 def _line(node: Node) -> str:
-    return f"{node.type} {node.name!r} {node.spec!r} (id {node.id}) made at {place(node.where)}"
+    return f"{describe([node])} (id {node.id}) made at {place(node.where)}"

@@ -22,6 +22,7 @@ from ..errors import ArgumentError, GraphError
 from ..node import Node
 from ..ops.operands import is_number
 from ..places import place
+from ..recording import describe
 from ..scalars import number_vector
 from ..settings import GraphSettings
 from ..specs import as_jax, has_float, is_wide, spec_like
@@ -347,7 +348,7 @@ class Run:
                 if merged.setdefault(row, value) is not value:
                     node = self._tape.nodes[row]
                     raise GraphError(
-                        f"{node.type} {node.name!r} changed between two forward() calls on one graph; "
+                        f"{describe([node])} changed between two forward() calls on one graph; "
                         "call graph.backprop() to run everything with the new values"
                     )
         return merged

@@ -204,7 +204,11 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
         ),
         (lambda x: x, r"expected forward_ops\(self, x\), .*, got forward_ops\(x\)"),
         (lambda self, x, y: x, r"expected forward_ops\(self, x\), .*, got forward_ops\(self, x, y\)"),
-        (lambda self, x: jnp.reshape(), "children do not fit: reshape.* missing 2 required positional"),
+        (
+            lambda self, x: jnp.reshape(),
+            r"children do not fit: reshape.* missing 2 required positional.* \(.*test_own_operators.py:\d+\)",
+        ),
+        (lambda self, x: x[x > 0], r"jnp.where or jax.lax.cond instead of if \(NonConcreteBooleanIndexError"),
         (None, "declares no forward_ops"),
     ],
 )
@@ -214,6 +218,25 @@ def test_forward_ops_that_give_no_array_are_named_with_their_place(forward, mess
     graph = ExpressionGraph()
     with pytest.raises(MGraphError, match=rf"Odd \(odd\): .*{message}(.|\n)*test_own_operators.py"):
         odd(graph.ones((2,)))
+
+
+@pytest.mark.parametrize(
+    ("backward", "message"),
+    [
+        (lambda self, adj, x: (adj,), r"expected backward_ops\(self, adj, val, x\), got .*\(self, adj, x\)"),
+        (lambda adj, val, x: (adj,), r"expected backward_ops\(self, adj, val, x\), got .*\(adj, val, x\)"),
+        (lambda self, adj, val, x: adj, r"expected a tuple .*, one per child, got a value of shape \(2, 2\)"),
+        (lambda self, adj, val, x: adj(), r"failed: TypeError: .*test_own_operators.py:\d+"),
+    ],
+)
+def test_backward_ops_of_another_form_are_told_the_right_one(backward, message: str) -> None:
+    body = {"type": "odd", "forward_ops": lambda self, x: x, "backward_ops": backward}
+    graph = ExpressionGraph()
+    type("Odd", (UnaryNodeOp,), body)(graph.param("x", (2, 2)))
+    with pytest.raises(
+        mgraph.GradientError, match=rf"Odd.backward_ops.*{message}(.|\n)*rule at .*test_own_op"
+    ):
+        graph.backprop()
 
 
 def test_a_node_of_several_outputs_is_no_operand(graph: ExpressionGraph) -> None:
@@ -291,13 +314,8 @@ def raising(self, adj, val, x):
     return (adj @ jnp.ones((7, 3)),)
 
 
-def forgetful(self, adj, x):
-    return (adj,)
-
-
-@pytest.mark.parametrize("rule", [raising, forgetful])
-def test_a_rule_that_raises_is_named(rule) -> None:
-    bad = type("Bad", (UnaryNodeOp,), {"forward_ops": lambda self, x: 2 * x, "backward_ops": rule})
+def test_a_rule_that_raises_is_named() -> None:
+    bad = type("Bad", (UnaryNodeOp,), {"forward_ops": lambda self, x: 2 * x, "backward_ops": raising})
     graph = ExpressionGraph()
     top = mgraph.sum(bad(graph.param("x", (2,), inits.ones())))
     named = r"Bad.backward_ops failed: TypeError: .*\n  children: float32\[2\]\n  rule at .*_operators.py:\d+"
