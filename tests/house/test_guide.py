@@ -13,7 +13,7 @@ from tests.helpers.places import ROOT
 PAGES = {
     "start": 4,
     "graph": 7,
-    "own-operators": 6,
+    "own-operators": 9,
     "pytorch": 4,
     "inside": 6,
     "gradients-witnesses": 3,
