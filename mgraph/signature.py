@@ -81,6 +81,11 @@ class Signature:
     def checked_inputs(self, inputs: Inputs) -> dict[str, Any]:
         """The inputs by name; each present, of the right shape and element type, and none besides."""
         if not isinstance(inputs, Mapping):
+            if not isinstance(inputs, Sequence):
+                raise ArgumentError(
+                    f"expected the inputs {list(self.inputs)} as a list or by name, got {described(inputs)}"
+                    f"{here()}"
+                )
             if len(inputs) != len(self.inputs):
                 raise GraphError(f"expected the inputs {list(self.inputs)}, got {len(inputs)} values")
             inputs = dict(zip(self.inputs, inputs, strict=True))

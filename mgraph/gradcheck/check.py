@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..arrays import described
 from ..cases import Case, check_declared
 from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
-from ..places import place
+from ..places import here, place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..settings import checked_seed
@@ -130,6 +131,10 @@ def check_gradients(
         return _check_node(top, settings)
     if isinstance(target, Node):
         return _check_node(target, settings)
+    if not callable(target):
+        raise ArgumentError(
+            f"expected a function, an operator's class, a node or a graph, got {target!r}{here()}"
+        )
     if _is_of_arrays(target, args, argnums, only) and values is None:
         if fields:
             raise ArgumentError(
@@ -137,6 +142,11 @@ def check_gradients(
             )
         return _check_function(target, args, argnums, only, settings)
     if args or values is not None:
+        if not are_shapes(args):
+            raise ArgumentError(
+                f"{title_of(target)}: expected the shapes of its children, got {described(args[0])}; "
+                f"check_gradients({title_of(target)}, values=[...]) checks it at values{here()}"
+            )
         sizes = [as_shape(s) for s in args]
         given = [np.shape(v) for v in values] if values is not None else sizes
         if sizes and given != sizes:
@@ -196,8 +206,6 @@ def _check_function(
     settings: _Settings,
 ) -> GradientReport:
     title = title_of(function)
-    if not callable(function):
-        raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
     traced, narrow = traced_function(function, title, args, argnums, only, settings.cotangents)
     names, notes = traced.arguments.names, [*traced.described_rules()]
     notes += [f"does not take float64: {narrow}"] if narrow else []

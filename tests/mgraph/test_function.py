@@ -214,6 +214,13 @@ def test_every_call_of_every_function_draws_anew() -> None:
     assert np.asarray(other.function(other.dropout_mask(0.5, (64,)), [])()).tobytes() not in masks
 
 
+def test_the_pure_form_takes_inputs_as_a_list_or_by_name(graph: ExpressionGraph) -> None:
+    x = graph.input("x", (2, 3))
+    pure = graph.function(mgraph.exp(x), [x]).pure
+    with pytest.raises(ArgumentError, match=r"inputs \['x'\] as a list or by name, got an array of shape"):
+        pure({}, np.ones((1, 2, 3), np.float32))
+
+
 def test_a_function_called_inside_jit_points_to_its_pure_form(graph: ExpressionGraph) -> None:
     x = graph.input("x", (2,))
     f = graph.function(x * graph.dropout_mask(0.5, (2,)), [x])

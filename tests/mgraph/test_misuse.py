@@ -45,6 +45,11 @@ def test_a_flag_or_an_axis_that_is_none_is_refused(
         call(graph.ones((2, 2)))
 
 
+def test_a_traced_value_in_the_place_of_a_node_is_pointed_to_jax_numpy() -> None:
+    with pytest.raises(ElementTypeError, match="on values that JAX traces call functions of jax.numpy"):
+        jax.jit(lambda v: mgraph.sin(v))(np.ones(2))
+
+
 def test_numpys_and_integer_flags_are_taken(graph: ExpressionGraph) -> None:
     x = graph.ones((2, 3))
     assert mgraph.dot(x, x, np.bool_(False), 1) is mgraph.dot(x, x, False, True)

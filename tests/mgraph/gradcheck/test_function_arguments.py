@@ -21,6 +21,7 @@ from mgraph import (
     assert_gradients,
     check_gradients,
 )
+from mgraph.ops.elementwise import SinNodeOp
 from tests.helpers.ruled import right_vjp, with_vjp, wrong_vjp
 
 X = np.array([0.3, -0.7, 1.2], np.float32)
@@ -91,7 +92,9 @@ def raises(x: Any) -> Any:
         (jnp.sin, (np.arange(3),), ArgumentError, r"among argument 0 \(int64\[3\]\) to differentiate by"),
         (right_vjp, ((2, 3),), ArgumentError, "ruled: no floating point number"),
         (jnp.sin, (jax.ShapeDtypeStruct((3,), "float32"),), ArgumentError, "a shape without values"),
-        (3.0, (X,), ArgumentError, "expected a function, an operator, a node or a graph, got 3.0"),
+        (3.0, (X,), ArgumentError, "expected a function, an operator's class, a node or a graph, got 3.0"),
+        ("sin", ((2, 3),), ArgumentError, "expected a function, .*, got 'sin'"),
+        (SinNodeOp, (X,), ArgumentError, r"expected the shapes of its children, .*SinNodeOp, values=\["),
         (mgraph.exp, (X,), MGraphError, "exp"),
     ],
 )
