@@ -10,6 +10,7 @@ from typing import Any
 
 from mgraph import ArgumentError, MGraphError, Node, ShapeError, inits
 from mgraph.inits import Initializer
+from mgraph.leaves import check_initializer
 from mgraph.ops.operands import node
 from mgraph.tape import Graph
 
@@ -35,7 +36,11 @@ class Parameter:
     axis (``layers.products``); ``None`` for one that is always in floating point."""
 
     def on(self, graph: Graph) -> Node:
-        """The parameter's node in ``graph``, created on first use."""
+        """The parameter's node in ``graph``, created on first use; ``ArgumentError`` if that is a node."""
+        if isinstance(graph, Node):
+            raise ArgumentError(
+                f"parameter {self.name!r}: expected a graph, got a node; its graph is x.graph"
+            )
         node: Node = graph.param(self.name, tuple(map(int, self.shape)), self.init, fixed=self.fixed or None)
         return node
 
@@ -59,11 +64,13 @@ class Layer(ABC):  # noqa: B024
     ) -> Parameter:
         """Declare the parameter ``name (rows, columns)``; Glorot uniform without an initializer.
 
-        ``ShapeError`` for sizes that are no ints from 1.
+        init: an initializer of ``mgraph.inits``. fixed: whether training leaves it alone. contracted: see
+        ``Parameter``. The parameter's node in a graph is ``parameter.on(graph)``. ``ShapeError`` for sizes
+        that are no ints from 1, ``ArgumentError`` for what is no initializer.
         """
         shape = size(f"rows of {name!r}", rows), size(f"columns of {name!r}", columns)
-        init, layer = init or inits.glorot_uniform(), type(self).__name__
-        return Parameter(name, shape, init, layer, fixed, contracted)
+        init = inits.glorot_uniform() if init is None else check_initializer(init)
+        return Parameter(name, shape, init, type(self).__name__, fixed, contracted)
 
     def __repr__(self) -> str:
         declared = {parameter.name: parameter.shape for parameter in self.parameters()}

@@ -103,6 +103,8 @@ def not_a_node(what: str, value: Any, expected: str = "a node") -> ElementTypeEr
     hint = ""
     if isinstance(value, numbers.Number):
         hint = "; numbers become nodes by graph.constant(shape, init)"
+    elif callable(getattr(value, "on", None)):
+        hint = "; that of a layer's parameter is parameter.on(x.graph)"
     elif isinstance(value, jax.core.Tracer):
         hint = "; on values that JAX traces call functions of jax.numpy and jax.nn"
     elif is_array(value):

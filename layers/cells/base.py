@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from mgraph import GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
+from mgraph import ArgumentError, GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
 from mgraph.files.intgemm import is_quantized
 from mgraph.inits import Initializer
 from mgraph.tape import Graph
@@ -91,7 +91,21 @@ class Cell(Layer):
             raise ShapeError(
                 f"cell {self.prefix!r}: expected an input of {self.dim_input} features, got {x.shape}"
             )
-        return self.map_input(x)
+        mapped = self.map_input(x)
+        if not isinstance(mapped, tuple):
+            raise self._no_tuple("map_input", "nodes", mapped)
+        return mapped
+
+    def next_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
+        """``apply_state``; ``ArgumentError`` if a class of the user's returns anything but such a state."""
+        following = self.apply_state(inputs, state, mask)
+        if not isinstance(following, tuple) or len(following) != len(state):
+            raise self._no_tuple("apply_state", f"{len(state)} nodes, the next state", following)
+        return following
+
+    def _no_tuple(self, method: str, expected: str, got: object) -> ArgumentError:
+        name = f"{type(self).__name__}.{method}"
+        return ArgumentError(f"cell {self.prefix!r}: {name} must return a tuple of {expected}, got {got!r}")
 
     def start(self, graph: Graph, batch: int) -> State:
         """The initial state, all zeros."""

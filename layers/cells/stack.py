@@ -63,13 +63,13 @@ class StackedCell(Layer):
         self, inputs: tuple[Node, ...], state: State, mask: Node | None = None
     ) -> tuple[State, tuple[Node, ...]]:
         """One step: the next state, and the outputs of each ``CellInput``."""
-        state = self.first.apply_state(inputs, state, mask)
+        state = self.first.next_state(inputs, state, mask)
         given: list[Node] = []
         waiting: list[Node] = []
         for part in self.parts:
             if isinstance(part, Cell):
                 mapped = part.apply_input(*waiting) if waiting else ()
-                state = part.apply_state(mapped, state, mask)
+                state = part.next_state(mapped, state, mask)
                 waiting = []
             else:
                 found = part.apply(state)

@@ -178,7 +178,7 @@ def _recorded(
 def _tuple(nodes: Nodes) -> tuple[Node, ...]:
     given = (nodes,) if isinstance(nodes, Node) else nodes
     if not isinstance(given, tuple | list) or not all(isinstance(n, Node) for n in given):
-        raise GraphError(f"scan: expected a node or a tuple of nodes, got {nodes!r}")
+        raise GraphError(f"scan: expected a node or a tuple of nodes, got {described(nodes)}{here()}")
     for n in given:
         if isinstance(n.spec, tuple):
             raise GraphError(f"scan: a {n.type} node has several outputs; pass a tuple of its parts")
@@ -210,7 +210,7 @@ def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         nodes = (part,) if isinstance(part, Node) else part
         if not isinstance(nodes, tuple | list) or not all(isinstance(n, Node) for n in nodes):
             raise GraphError(
-                f"scan: the body must return nodes, tuples of nodes, or () for nothing, got {part!r}"
+                f"scan: the body must return nodes, tuples of nodes, or () for nothing, got {described(part)}"
             )
         for n in nodes:
             if isinstance(n.spec, tuple):

@@ -201,3 +201,47 @@ def test_what_comes_before_a_cell_of_a_stack_is_its_input() -> None:
     graph = ExpressionGraph(inference=True)
     stack = layers.StackedCell(gru(graph), [attended(graph), gru(graph, 6), gru(graph, 0)])
     assert layers.RNN([stack])(ones(graph, 5, 2, 3)).output.shape == (5, 2, 4)
+
+
+class Square(layers.Layer):
+    def __init__(self, init: Any = None) -> None:
+        self.w = self.param("square_W", 3, 3, init)
+
+
+@pytest.mark.parametrize("init", [np.ones((3, 3)), 0, "zeros"])
+def test_what_is_no_initializer_is_refused_where_the_parameter_is_declared(init: Any) -> None:
+    with pytest.raises(ArgumentError, match="expected an initializer from mgraph.inits"):
+        Square(init)
+
+
+def test_a_parameter_in_the_place_of_its_node_and_a_node_in_that_of_a_graph() -> None:
+    graph, square = ExpressionGraph(), Square()
+    x = graph.ones((2, 3))
+    with pytest.raises(ElementTypeError, match=r"parameter.on\(x.graph\)"):
+        mgraph.dot(x, square.w)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="'square_W': expected a graph, got a node; its graph is x.graph"):
+        square.w.on(x)  # type: ignore[arg-type]
+
+
+class NodeForState(layers.GRU):
+    def apply_state(self, inputs: Any, state: Any, mask: Any = None) -> Any:
+        return super().apply_state(inputs, state, mask)[0]
+
+
+class NodeForInput(layers.GRU):
+    def map_input(self, x: Any) -> Any:
+        return super().map_input(x)[0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (NodeForState, "NodeForState.apply_state must return a tuple of 1 nodes, the next state, got"),
+        (NodeForInput, "NodeForInput.map_input must return a tuple of nodes, got"),
+    ],
+)
+def test_a_cell_that_returns_a_node_for_a_tuple_is_refused(cell: type[layers.Cell], message: str) -> None:
+    """Nodes can be indexed: the state would be that of the first sentence."""
+    graph = ExpressionGraph()
+    with pytest.raises(ArgumentError, match=message):
+        layers.RNN(cell, "own", 3, 5)(graph.ones((4, 2, 3)))
