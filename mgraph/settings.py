@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .arrays import whole
 from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
@@ -65,8 +66,9 @@ class GraphSettings:
         """The memory in MiB that a run may use; negative: all of the device's but that much.
 
         XLA allocates what a program needs, so this reserves nothing; ``fits()`` says whether it is enough.
-        0 is an error, as in Marian.
+        0 is an error, as in Marian; ``ArgumentError`` for what is no whole number.
         """
+        megabytes = whole("reserve_workspace_mb", "the number of MiB", megabytes)
         if megabytes == 0:
             raise GraphError("reserve_workspace_mb expects a number of MiB other than 0")
         self.workspace_mb = megabytes

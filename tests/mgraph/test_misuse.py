@@ -37,6 +37,7 @@ HERE = r"(.|\n)*test_misuse\.py:\d+"
     lambda x: mgraph.topk(x, 1, 0, x),
     lambda x: mgraph.scan(lambda s, v: (s + v, v), x[0], x, reverse="no"),
     lambda x: x.graph.indices([1], x, "0"),
+    lambda x: x.graph.reserve_workspace_mb("a"),
 ])  # fmt: skip
 def test_a_flag_or_an_axis_that_is_none_is_refused(
     graph: ExpressionGraph, call: Callable[[Any], Any]
