@@ -398,8 +398,7 @@ def require_readable(option: str, paths: Iterable[str]) -> None:
             raise _error(errno.ENOENT, option, path)
         if os.path.isdir(path):
             raise _error(errno.EISDIR, option, path)
-        if not os.access(path, os.R_OK):
-            raise _error(errno.EACCES, option, path)
+        _require_access(os.R_OK, path, option, path)
 
 
 def require_writable(option: str, path: str) -> None:
@@ -410,14 +409,12 @@ def require_writable(option: str, path: str) -> None:
     if os.path.isdir(path):
         raise _error(errno.EISDIR, option, path)
     if os.path.exists(path):
-        if not os.access(path, os.W_OK):
-            raise _error(errno.EACCES, option, path)
+        _require_access(os.W_OK, path, option, path)
         return
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise _error(errno.ENOENT, option, path, f"there is no folder {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _error(errno.EACCES, option, path)
+    _require_access(os.W_OK | os.X_OK, folder, option, path)
 
 
 def require_folder(option: str, path: str) -> None:
@@ -429,14 +426,20 @@ def require_folder(option: str, path: str) -> None:
         present = os.path.dirname(present)
     if not os.path.isdir(present):
         raise _error(errno.ENOTDIR, option, path)
-    if not os.access(present, os.W_OK | os.X_OK):
-        raise _error(errno.EACCES, option, path)
+    _require_access(os.W_OK | os.X_OK, present, option, path)
 
 
 def require_tempdir(folder: str) -> None:
     """OptionError unless the folder for temporary files exists."""
     if not os.path.isdir(folder):
         raise OptionError(f"--tempdir {folder}: there is no such directory")
+
+
+def _require_access(mode: int, place: str, option: str, path: str) -> None:
+    """OSError for ``path`` unless ``place``, itself or the folder it would be in, may be used in this way."""
+    if not os.access(place, mode):
+        fixed = mode & os.W_OK and os.statvfs(place).f_flag & os.ST_RDONLY
+        raise _error(errno.EROFS if fixed else errno.EACCES, option, path)
 
 
 def _error(number: int, option: str, path: str, reason: str = "") -> OSError:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -233,6 +234,12 @@ def test_files_that_may_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ):
         with pytest.raises(PermissionError, match=r"Permission denied \(--this\)"):
             require("--this", str(path))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    for path in (file, tmp_path / "new"):
+        with pytest.raises(OSError, match=r"Read-only file system \(--this\)"):
+            require_writable("--this", str(path))
+    with pytest.raises(PermissionError):
+        require_readable("--this", [str(file)])
 
 
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
