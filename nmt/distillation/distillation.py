@@ -146,10 +146,14 @@ class Distillation:
             require_readable(f"--{name}", getattr(options, name))
         for name in ("input", "references", "student"):
             require_readable(f"--{name}", [getattr(options, name)])
-        if not is_stream(options.input):
-            with open_input(options.input) as text:
-                if not any(map(bytes.strip, read_lines(text))):
-                    raise OptionError(f"--input: no words in {options.input}")
+        inputs = self._inputs()
+        del inputs["references"]  # they are read once
+        for name, paths in inputs.items():
+            for path in filter(is_stream, paths):
+                raise OptionError(f"--{name}: it is read more than once, so a file is needed, got {path}")
+        with open_input(options.input) as text:
+            if not any(map(bytes.strip, read_lines(text))):
+                raise OptionError(f"--input: no words in {options.input}")
         require_folder("--output", options.output)
 
     def _check_training(self) -> None:

@@ -260,6 +260,15 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         ([*ENOUGH[:-1], "two"], "the file text ends after 1 lines, the other goes on"),
         ([*ENOUGH[:-1], "-"], "--valid-sets: files are needed, got -"),
         ([*ENOUGH[:-2], "none", "none"], "--valid-sets: no lines in none and none"),
+        (
+            [*ENOUGH[:5], "-i", "-", *ENOUGH[7:]],
+            "--input: it is read more than once, so a file is needed, got -",
+        ),
+        (
+            [*ENOUGH, "--student", "pipe"],
+            "--student: it is read more than once, so a file is needed, got pipe",
+        ),
+        ([*ENOUGH[:-1], "pipe"], "--valid-sets: it is read more than once, so a file is needed, got pipe"),
     ],
 )
 def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -> None:
@@ -267,6 +276,7 @@ def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -
     for name, text in (("text", "one\n"), ("two", "one\ntwo\n"), ("none", "")):
         Path(name).write_text(text)
     Path("wrong.yml").write_text("dim-embs: 3\n")
+    os.mkfifo("pipe")
     assert main(["distill", *words]) != 0
     assert message in capfd.readouterr().err
     assert not Path("student").exists()
