@@ -76,7 +76,7 @@ def asks_for_help(command: Command[Any], argv: Sequence[str]) -> bool:
     if "--version" in argv:
         print(f"mgraph {__version__}")
         return True
-    text = about(command, argv) if "dump-config" in command.options else ""
+    text = about(command, argv) if "authors" in command.options else ""
     if text:
         print(text)
     return bool(text)

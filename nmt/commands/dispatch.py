@@ -14,7 +14,8 @@ from nmt.commands import NAMES
 from nmt.commands.common import asks_for_help
 from nmt.runtime.failures import reason
 from nmt.settings import OptionError, nearest
-from nmt.settings.config import parse
+from nmt.settings.config import checked, read
+from nmt.settings.printing import dumped
 from nmt.text.lines import flush_standard_output, silence_standard_output
 
 USAGE_ERROR = 2
@@ -54,7 +55,12 @@ def _answered(name: str, argv: Sequence[str]) -> int:
     module = _module(name)
     if asks_for_help(module.COMMAND, argv):
         return 0
-    return module.run(parse(module.COMMAND, argv), argv) or 0
+    given, operands = read(module.COMMAND, argv)  # once: a configuration may come from a pipe
+    text = dumped(module.COMMAND, given)
+    if text:
+        print(text)
+        return 0
+    return module.run(checked(module.COMMAND, given, operands), argv) or 0
 
 
 def _module(name: str) -> ModuleType:

@@ -212,7 +212,11 @@ def parse(command: Command[C], argv: Sequence[str]) -> C:
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
-    given, operands = read(command, argv)
+    return checked(command, *read(command, argv))
+
+
+def checked(command: Command[C], given: Mapping[str, Given], operands: tuple[str, ...]) -> C:
+    """The options of ``command`` from what ``read`` found; OptionError for what is wrong with it."""
     return command.values(given, operands=operands) if command.operands else command.values(given)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mgraph import __version__
 from nmt.settings.aliases import Given, expanded
-from nmt.settings.config import Command, read, read_command_line, with_paths
+from nmt.settings.config import Command, read_command_line, with_paths
 from nmt.settings.option import Option, Support
 from nmt.settings.train import TRAIN
 from nmt.settings.training import TrainOptions
@@ -107,7 +107,11 @@ def about(command: Command[Any], argv: Sequence[str]) -> str:
         return CITATION
     if words.get("build-info", "false") not in ("", "false"):
         return _build_info(words["build-info"] == "all")
-    given, _ = read(command, argv)
+    return ""
+
+
+def dumped(command: Command[Any], given: Mapping[str, Given]) -> str:
+    """What ``--dump-config`` prints instead of running the command; empty to run it."""
     mode = given["dump-config"].value if "dump-config" in given else ""
     return dump(command, given, mode) if mode not in ("", "false") else ""
 

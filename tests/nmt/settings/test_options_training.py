@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optax
 import pytest
@@ -16,15 +18,16 @@ from hypothesis import strategies as st
 
 from mgraph import Adam
 from mgraph.files.parameter_files import read_items
+from nmt.cli import main
 from nmt.commands.common import asks_for_help
-from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support, TrainOptions
+from nmt.settings import DECODE, SCORE, TRAIN, Command, OptionError, Support, TrainOptions
 from nmt.settings.absent import NO_COMET, NO_ULR
-from nmt.settings.config import notices, parse
+from nmt.settings.config import notices, parse, read
 from nmt.settings.metrics import EMBED, EVALUATE
 from nmt.settings.model_options import model_options, text_of
 from nmt.settings.optax_options import assignments
 from nmt.settings.option import number
-from nmt.settings.printing import about, decoder_config, help_text, training_config
+from nmt.settings.printing import decoder_config, dumped, help_text, training_config
 from nmt.settings.train import after_divergence, new_model_options
 from nmt.settings.yaml_text import entry, scalar
 from tests.helpers import places
@@ -59,10 +62,14 @@ def train(words: str, files: str = "-t source.txt target.txt") -> TrainOptions:
     return parse(TRAIN, [*files.split(), *shlex.split(words)])
 
 
+def configuration(command: Command[Any], words: Sequence[str]) -> str:
+    return dumped(command, read(command, words)[0])
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_configurations_are_printed_as_marian_prints_them(name: str) -> None:
     command, *words = shlex.split(ROWS[name])
-    first, _, rest = about(COMMANDS[command], words).partition("\n")
+    first, _, rest = configuration(COMMANDS[command], words).partition("\n")
     assert first.startswith("# Marian configuration file generated at 2") and "version mgraph 0" in first
     assert rest + "\n" == (DATA / "dumps" / f"{name}.yml").read_text()
 
@@ -113,7 +120,7 @@ def test_options_of_ours_are_written_if_training_needs_them() -> None:
         option.name for option in TRAIN.sections["Options that Marian does not have"]
     }
     for mode in ("full", "minimal", "expand"):
-        assert not ours & set(yaml.safe_load(about(TRAIN, [*words.split(), "--dump-config", mode])))
+        assert not ours & set(yaml.safe_load(configuration(TRAIN, [*words.split(), "--dump-config", mode])))
     assert not (ours | needed.keys()) & set(yaml.safe_load(training_config(train(words))))
     words = "--optimizer optax.lion --optax-params b1=0.5 --lr-schedule optax.linear_schedule"
     written = yaml.safe_load(
@@ -318,16 +325,27 @@ def test_environment_variables_in_paths(monkeypatch: pytest.MonkeyPatch) -> None
     assert values.sqlite == "" and train("--sqlite --interpolate-env-vars").sqlite == "temporary"
 
 
-@pytest.mark.parametrize(
-    "option", ["--authors", "--cite", "--build-info", "--build-info=all", "--dump-config"]
-)
+@pytest.mark.parametrize("option", ["--authors", "--cite", "--build-info", "--build-info=all"])
 @pytest.mark.parametrize("command", [TRAIN, DECODE, SCORE])
 def test_what_is_asked_is_printed_in_place_of_running(command, option, capsys) -> None:
     assert asks_for_help(command, [option])
     printed = capsys.readouterr().out
-    expected = {"--a": "Marian", "--c": "@inproceedings", "--b": "jaxlib=", "--d": "n-best: false"}
+    expected = {"--a": "Marian", "--c": "@inproceedings", "--b": "jaxlib="}
     assert expected[option[:3]] in printed
-    assert not asks_for_help(command, ["--quiet", "--build-info=false", "--dump-config=false"])
+    assert not asks_for_help(command, ["--quiet", "--build-info=false"])
+
+
+def test_a_configuration_from_a_pipe_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        ([], "none.npz: No such file or directory (--models)"),
+        (["--dump-config"], "- v.spm"),
+    ):
+        end, start = os.pipe()
+        os.write(start, b"models: [none.npz]\nvocabs: [v.spm, v.spm]\n")
+        os.close(start)
+        assert main(["decode", "-c", f"/dev/fd/{end}", *words]) == (0 if words else 1)
+        assert said in "".join(capsys.readouterr())
+        os.close(end)
 
 
 def test_help() -> None:
