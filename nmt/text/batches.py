@@ -117,6 +117,7 @@ def table(
 
     Rows after the last sequence repeat the first.
     """
+    assert len(sequences) <= shape[0]  # else rows would be lost in silence
     inside = np.arange(shape[1]) < np.fromiter(map(len, sequences), np.int64)[:, None]
     found = np.full(inside.shape, filling, np.int32)
     found[inside] = np.concatenate(sequences)

@@ -309,8 +309,8 @@ class Corpus:
         maxi_batches = list(self._sample()[1])
         for maxi_batch in maxi_batches:
             for batch in self._batching.marian_batches(maxi_batch):
-                rows, *lengths = PADDED.size(batch)
-                sizes[(1, *lengths)] += rows
+                lengths = self._layout.lengths(self._layout.size(batch))
+                sizes[(1, *lengths)] += len(batch)
         chosen = choose(sizes)
         shapes = FittingShapes(chosen, fit)
         if not self._layout.packs:

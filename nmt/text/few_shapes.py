@@ -58,11 +58,11 @@ class FittingShapes(Shapes):
         self.layout, self._sizes = layout, sizes
         self._rooms: dict[Shape, Shape] = {}
         for batch in batches:
-            shape, room = self._laid_out(batch)[0], layout.words(batch)
+            shape, room = self._laid_out(layout.lengths(batch))[0], layout.words(batch)
             self._rooms[shape] = tuple(map(max, self._rooms.get(shape, room), room))
 
     def of(self, batch: Shape) -> tuple[Shape, bool]:
-        shape, known = self._laid_out(batch)
+        shape, known = self._laid_out(self.layout.lengths(batch))
         words, room = self.layout.words(batch), self._rooms.get(shape)
         if room is None or _fitting([room], words) is None:
             return self.layout.full(shape), known and not words
@@ -70,13 +70,13 @@ class FittingShapes(Shapes):
 
     def rows(self, lengths: tuple[int, ...]) -> int:
         """How many rows a full batch of these lengths has."""
-        return self._laid_out((1, *lengths))[0][0]
+        return self._laid_out(lengths)[0][0]
 
-    def _laid_out(self, batch: Shape) -> tuple[Shape, bool]:
-        """Rows and lengths for a batch, and whether the lengths are chosen ones."""
-        lengths = (1, *self.layout.lengths(batch))
-        fitting = _fitting(self.chosen, lengths)
-        shape = fitting or bucketed(lengths)
+    def _laid_out(self, lengths: Shape) -> tuple[Shape, bool]:
+        """Rows and lengths for a batch of these lengths, and whether those are chosen ones."""
+        row = (1, *lengths)
+        fitting = _fitting(self.chosen, row)
+        shape = fitting or bucketed(row)
         return (max(1, self._sizes(shape[1:])), *shape[1:]), fitting is not None
 
 

@@ -10,6 +10,7 @@ import pytest
 from nmt.settings import TRAIN
 from nmt.text.corpus import Corpus
 from nmt.text.few_shapes import PROGRAM
+from nmt.text.layouts import PADDED, PaddedLayout
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.corpora import DATA, GIVEN, SEED
@@ -25,10 +26,16 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
     made: list[Corpus] = []
 
     def make(
-        streams: int = 2, seed: int = SEED, sizes: Any = None, program: float = PROGRAM, **options: Any
+        streams: int = 2,
+        seed: int = SEED,
+        sizes: Any = None,
+        layout: PaddedLayout = PADDED,
+        program: float = PROGRAM,
+        **options: Any,
     ) -> Corpus:
         values = TRAIN.from_python(GIVEN | options)
-        made.append(Corpus(values, [vocab] * streams, seed=seed, sizes=sizes, program=program))
+        vocabs = [vocab] * streams
+        made.append(Corpus(values, vocabs, seed=seed, sizes=sizes, layout=layout, program=program))
         return made[-1]
 
     yield make

@@ -15,6 +15,7 @@ import yaml
 
 from nmt.settings import OptionError
 from nmt.text.corpus import Corpus
+from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
 from nmt.text.parallel import CorpusError
 from nmt.text.vocabs.base import Vocab
 from tests.helpers.corpora import DATA, DEFAULTS, SEED, TEXTS, epoch, pairs, same
@@ -197,10 +198,13 @@ def test_few_shapes_and_little_padding(words: int, shuffle: str, corpora: Any) -
         assert report.padded == sum(rows * sum(rest) * n for (rows, *rest), n in report.shapes.items())
 
 
-def test_batches_as_large_as_memory(corpora: Any) -> None:
-    corpus = corpora(sizes=lambda lengths: 200 // sum(lengths), maxi_batch_sort="trg", maxi_batch=20)
-    batches = epoch(corpus)
-    assert sum(batch.sentences for batch in batches) == 400
+@pytest.mark.parametrize("layout", [PADDED, PackedLayout(), PackedLayout(2)], ids=["padded", "1", "2"])
+def test_batches_as_large_as_memory(layout: PaddedLayout, corpora: Any) -> None:
+    """Their shapes have room for all of their sentences, whichever stream is the longest."""
+    options = {"maxi_batch_sort": "trg", "maxi_batch": 20}
+    batches = epoch(corpora(sizes=lambda lengths: 200 // sum(lengths), layout=layout, **options))
+    every = sorted(pair for batch in batches for pair in pairs(batch))
+    assert every == sorted(pair for batch in epoch(corpora(**options)) for pair in pairs(batch))
     for batch in batches:
         rows, *lengths = batch.shape
         assert rows == max(1, 200 // sum(lengths)) and batch.sentences <= rows
