@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 import re
+import socket
 import sys
 import threading
 import time
@@ -100,8 +101,7 @@ def join_processes(
     """
     if launch.count == 1 and not coordinator:
         return True
-    if coordinator and not re.fullmatch(r".+:[0-9]+", coordinator):
-        raise DeviceError(f"--coordinator: expected HOST:PORT, got '{coordinator}'")
+    port = _port(coordinator) if coordinator else None
     if coordinator and launch.count is None:
         raise DeviceError(
             f"--coordinator: {launch.launcher} does not tell how many processes there are; "
@@ -112,6 +112,8 @@ def join_processes(
     method = "deactivate" if coordinator else detection(launch, os.environ)
     if started():
         raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
+    if port and not launch.index:
+        _require_free(port, coordinator)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # Two programs that run at once on CPUs may exchange in another order here than there.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -145,6 +147,29 @@ def join_processes(
     if failed:
         raise DeviceError(f"{_joining(launch, coordinator)}: {failed[0]}")
     return not waiting.is_alive()
+
+
+def _port(coordinator: str) -> int:
+    """The port of ``HOST:PORT``."""
+    host, _, port = coordinator.rpartition(":")
+    if not (host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 1 << 16):
+        raise DeviceError(f"--coordinator: expected HOST:PORT, a port below 65536, got '{coordinator}'")
+    return int(port)
+
+
+def _require_free(port: int, coordinator: str) -> None:
+    """DeviceError unless this process can listen at the port, as JAX will: it may crash if it cannot."""
+    both = socket.has_dualstack_ipv6()
+    with socket.socket(socket.AF_INET6 if both else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if both:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            listener.bind(("", port))
+        except OSError as error:
+            raise DeviceError(
+                f"--coordinator {coordinator}: the first process cannot listen at this port: {error.strerror}"
+            ) from None
 
 
 def _joining(launch: Launch, coordinator: str) -> str:

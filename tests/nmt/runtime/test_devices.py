@@ -15,6 +15,7 @@ from nmt.runtime.cores import cores
 from tests.helpers.fresh import python
 
 ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
+NO_PORT = "--coordinator: expected HOST:PORT, a port below 65536"
 
 
 def run(code: str) -> str:
@@ -89,7 +90,9 @@ def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
         "start_all(0, ['1', 'x'])": "--devices takes different numbers of GPUs, or 'all', got '1 x'",
         "start_all(0, ['1', '1'])": "--devices takes different numbers of GPUs, or 'all', got '1 1'",
         "join_processes(Launch('', 0, 2))": "--num-processes 2 needs --coordinator HOST:PORT",
-        "join_processes(Launch('', 1, 2), 'here')": "--coordinator: expected HOST:PORT, got 'here'",
+        "join_processes(Launch('', 1, 2), 'here')": f"{NO_PORT}, got 'here'",
+        "join_processes(Launch('', 1, 2), 'here:0')": f"{NO_PORT}, got 'here:0'",
+        "join_processes(Launch('', 1, 2), 'here:99999')": f"{NO_PORT}, got 'here:99999'",
         "join_processes(Launch('Kubernetes', 1), 'a:1')": (
             "--coordinator: Kubernetes does not tell how many processes there are; add --num-processes N"
         ),
@@ -127,6 +130,18 @@ def test_a_process_says_that_the_others_have_not_come(index: int) -> None:
         f"--coordinator localhost:{port}: other processes of this training have not come within 1 seconds; "
         "each that failed says why"
     )
+
+
+def test_the_first_process_says_that_its_port_is_taken() -> None:
+    """JAX would wait, or crash."""
+    with socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        where = f"localhost:{other.getsockname()[1]}"
+        said = refusals("", [f"join_processes(Launch('', 0, 2), '{where}')"])
+    assert said == [
+        f"--coordinator {where}: the first process cannot listen at this port: Address already in use"
+    ]
 
 
 def test_the_cpu_is_divided_into_devices() -> None:
