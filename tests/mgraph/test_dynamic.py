@@ -224,7 +224,7 @@ def test_parameters_changed_between_two_forwards_are_noticed(graph: ExpressionGr
     top = h * w
     graph.forward()
     np.testing.assert_allclose(top.val(), [10.0])
-    with pytest.raises(GraphError, match="'w' changed between two forward"):
+    with pytest.raises(GraphError, match=r"param 'w' float32\[1\] changed between two forward"):
         graph.backward()
     graph.backprop()
     np.testing.assert_allclose(w.grad(), [20.0])
