@@ -109,44 +109,50 @@ def join_processes(
         )
     if jax.distributed.is_initialized():
         return True
-    method = "deactivate" if coordinator else detection(launch, os.environ)
+    how = f"--coordinator {coordinator}" if coordinator else f"launched by {launch.launcher}"
+    joining = _Joining(launch, coordinator)
     if started():
-        raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
+        raise DeviceError(f"{how}: JAX runs already, for one process")
     if port and not launch.index:
         _require_free(port, coordinator)
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    # Two programs that run at once on CPUs may exchange in another order here than there.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
-    logger.info(
-        "[device] process %d of %s, %s", launch.index, launch.count or "?", _joining(launch, coordinator)
-    )
-    failed: list[Exception] = []
+    logger.info("[device] process %d of %s, %s", launch.index, launch.count or "?", how)
+    joining.start()
+    last = time.monotonic() + JOIN_SECONDS
+    while joining.is_alive() and not stopped():
+        joining.join(_LOOK_SECONDS)
+        if joining.is_alive() and time.monotonic() > last:
+            raise DeviceError(
+                f"{how}: other processes of this training have not come within {JOIN_SECONDS:g} seconds; "
+                "each that failed says why"
+            )
+    if joining.failure:
+        raise DeviceError(f"{how}: {joining.failure}")
+    return not joining.is_alive()
 
-    def join() -> None:
+
+class _Joining(threading.Thread):
+    """Joins the other processes. Python answers no signal while JAX waits for them, so JAX waits in this
+    thread; nothing can end it but the process."""
+
+    def __init__(self, launch: Launch, coordinator: str) -> None:
+        super().__init__(name="mgraph-join", daemon=True)
+        self.failure: Exception | None = None
+        self._launch, self._coordinator = launch, coordinator
+        self._method = "deactivate" if coordinator else detection(launch, os.environ)
+
+    def run(self) -> None:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        # Two programs that run at once on CPUs may exchange in another order here than there.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+        jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
         try:
             jax.distributed.initialize(
-                *(coordinator or None, launch.count, launch.index),
-                cluster_detection_method=method,
+                *(self._coordinator or None, self._launch.count, self._launch.index),
+                cluster_detection_method=self._method,
                 initialization_timeout=_LONGER,
             )
         except Exception as error:  # the packages of launchers raise their own
-            failed.append(error)
-
-    # Python answers no signal while JAX waits, so another thread does. Nothing can end it but the process.
-    waiting = threading.Thread(target=join, name="mgraph-join", daemon=True)
-    waiting.start()
-    last = time.monotonic() + JOIN_SECONDS
-    while waiting.is_alive() and not stopped():
-        waiting.join(_LOOK_SECONDS)
-        if waiting.is_alive() and time.monotonic() > last:
-            raise DeviceError(
-                f"{_joining(launch, coordinator)}: other processes of this training have not come within "
-                f"{JOIN_SECONDS:g} seconds; each that failed says why"
-            )
-    if failed:
-        raise DeviceError(f"{_joining(launch, coordinator)}: {failed[0]}")
-    return not waiting.is_alive()
+            self.failure = error
 
 
 def _port(coordinator: str) -> int:
@@ -170,10 +176,6 @@ def _require_free(port: int, coordinator: str) -> None:
             raise DeviceError(
                 f"--coordinator {coordinator}: the first process cannot listen at this port: {error.strerror}"
             ) from None
-
-
-def _joining(launch: Launch, coordinator: str) -> str:
-    return f"--coordinator {coordinator}" if coordinator else f"launched by {launch.launcher}"
 
 
 def leave_processes(code: int, together: bool = False) -> None:
