@@ -17,6 +17,7 @@ import numpy as np
 
 from .arrays import is_array
 from .errors import ElementTypeError, GraphError
+from .names import with_article
 from .node import Node
 from .ops.arithmetic import div, minus, mult, negate, plus
 from .ops.comparison import ge, gt, le, lt
@@ -116,9 +117,10 @@ def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers
 def as_array(self: Node, *_: Any, **__: Any) -> Any:
     """``GraphError``: neither numpy nor JAX can take a node as an array."""
     raise GraphError(
-        f"a {self.type} node of {self.spec!r} is no array: its value is not known while recording. Functions "
-        "of mgraph take nodes (mgraph.sin for jnp.sin), mgraph.map and mgraph.lambda_node apply functions of "
-        f"jax.numpy; after graph.forward() the array is node.val(){here()}"
+        f"{with_article(self.type)} node of {self.spec!r} is no array: its value is not known while "
+        "recording. Functions of mgraph take nodes (mgraph.sin for jnp.sin), mgraph.map and "
+        "mgraph.lambda_node apply functions of jax.numpy; after graph.forward() the array is "
+        f"node.val(){here()}"
     )
 
 

@@ -16,6 +16,7 @@ from .device import platform_of
 from .draws import run_draws, run_key
 from .errors import ArgumentError, GraphError
 from .leaves import ConstantNode, ParamNode
+from .names import with_article
 from .node import Node
 from .places import here, place
 from .rules import check_rule_set
@@ -268,7 +269,7 @@ def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
         ):
             raise GraphError(
                 f"input {name!r} must be a leaf (graph.input, a constant or a parameter), "
-                f"got a {node.type} node made at {place(node.where)}"
+                f"got {with_article(node.type)} node made at {place(node.where)}"
             )
     return named
 

@@ -1,4 +1,4 @@
-"""Misspelt names."""
+"""Names in messages: misspelt ones, and their articles."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def meant(name: str, known: Iterable[str], shown: Callable[[str], str] = str) ->
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {shown(close[0])}?" if close else ""
+
+
+def with_article(noun: str) -> str:
+    """``a dot`` or ``an affine``."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"

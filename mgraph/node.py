@@ -22,6 +22,7 @@ import numpy as np
 
 from .cases import Case, Convention
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from .names import with_article
 from .operators import OPEN, declare, find_operator, is_default, keeping_nothing
 from .places import Place, here, place
 from .recording import new, not_a_node, record
@@ -375,7 +376,7 @@ class Node(metaclass=NodeMeta):
         """The first element of the value as a Python float; ``ShapeError`` if there is none."""
         value = self.val()
         if not value.size:
-            raise ShapeError(f"a {self.type} node of {self.spec!r} has no first element")
+            raise ShapeError(f"{with_article(self.type)} node of {self.spec!r} has no first element")
         return float(np.asarray(value).reshape(-1)[0])
 
     def set_trainable(self, trainable: bool) -> None:
@@ -384,7 +385,9 @@ class Node(metaclass=NodeMeta):
         ``ElementTypeError`` for a node of integers, which has no gradient.
         """
         if trainable and not has_float(self.spec):
-            raise ElementTypeError(f"a {self.type} node of {self.spec!r} has no gradient to train it by")
+            raise ElementTypeError(
+                f"{with_article(self.type)} node of {self.spec!r} has no gradient to train it by"
+            )
         tape = self.tape()
         tape.overrides[self.id] = trainable
         for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
@@ -440,8 +443,8 @@ class Node(metaclass=NodeMeta):
     def __reduce__(self) -> Any:
         # called by copy and pickle
         raise GraphError(
-            f"a {self.type} node cannot be copied or pickled: it is a part of its graph; record it again in "
-            f"another one{here()}"
+            f"{with_article(self.type)} node cannot be copied or pickled: it is a part of its graph; "
+            f"record it again in another one{here()}"
         )
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import jax
 from .arrays import as_array, described
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import check_value
+from .names import with_article
 from .places import here
 from .recording import is_node
 from .specs import Spec
@@ -105,7 +106,7 @@ class Signature:
 def fitting(what: str, value: Any, spec: Spec) -> Any:
     """``value`` as an array of the right shape and element type, which a Python number becomes."""
     if is_node(value):
-        raise ArgumentError(f"{what} takes an array, got a {value.type} node; pass node.val()")
+        raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
     if not hasattr(value, "shape"):
         value = as_array(what, value)
         weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float

@@ -13,6 +13,7 @@ import jax
 from ..arrays import described, flag
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from ..names import with_article
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..places import here
 from ..recording import capture, new, new_leaf
@@ -181,7 +182,9 @@ def _tuple(nodes: Nodes) -> tuple[Node, ...]:
         raise GraphError(f"scan: expected a node or a tuple of nodes, got {described(nodes)}{here()}")
     for n in given:
         if isinstance(n.spec, tuple):
-            raise GraphError(f"scan: a {n.type} node has several outputs; pass a tuple of its parts")
+            raise GraphError(
+                f"scan: {with_article(n.type)} node has several outputs; pass a tuple of its parts"
+            )
     return tuple(n.current() for n in given)
 
 
@@ -215,7 +218,8 @@ def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         for n in nodes:
             if isinstance(n.spec, tuple):
                 raise GraphError(
-                    f"scan: the body returned a {n.type} node with several outputs; return its parts"
+                    f"scan: the body returned {with_article(n.type)} node with several outputs; "
+                    "return its parts"
                 )
         parts.append(tuple(nodes))
     return parts[0], parts[1]

@@ -399,6 +399,8 @@ def test_pure_checks_its_parameters(graph: ExpressionGraph) -> None:
             )
     with pytest.raises(mgraph.ArgumentError, match="parameter 'w' takes an array, got a param node"):
         pure(params | {"w": w}, [batch])
+    with pytest.raises(mgraph.ArgumentError, match="parameter 'w' takes an array, got an affine node"):
+        pure(params | {"w": mgraph.affine(x, w, b)}, [batch])
 
 
 # -- axes without elements
