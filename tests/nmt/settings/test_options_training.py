@@ -335,6 +335,15 @@ def test_what_is_asked_is_printed_in_place_of_running(command, option, capsys) -
     assert not asks_for_help(command, ["--quiet", "--build-info=false"])
 
 
+@pytest.mark.parametrize("name", ["train", "decode", "score"])
+def test_a_configuration_is_printed_in_place_of_running(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--dump-config"]) == 0
+    assert "n-best: false" in capsys.readouterr().out
+    assert configuration(COMMANDS[name], ["--quiet", "--dump-config=false"]) == ""
+
+
 def test_a_configuration_from_a_pipe_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         ([], "none.npz: No such file or directory (--models)"),
