@@ -66,7 +66,12 @@ class HostSource:
 
 
 class DeviceSource:
-    """Random numbers by JAX, inside a program."""
+    """Random numbers by JAX, inside a program.
+
+    By threefry, a shape with a longer first axis begins with the same numbers. With four axes or more each
+    row has a key from its index, so that a number depends on no axis's size: of attention's weights three
+    change from batch to batch.
+    """
 
     numpy = jnp
 
@@ -74,10 +79,19 @@ class DeviceSource:
         self._key = key
 
     def uniform(self, shape: Shape) -> jax.Array:
-        return jax.random.uniform(self._key, shape, jnp.float32)
+        return self._by_rows(partial(jax.random.uniform, dtype=jnp.float32), shape)
 
     def normal(self, shape: Shape) -> jax.Array:
-        return jax.random.normal(self._key, shape, jnp.float32)
+        return self._by_rows(partial(jax.random.normal, dtype=jnp.float32), shape)
+
+    def _by_rows(self, draw: Callable[[jax.Array, Shape], jax.Array], shape: Shape) -> jax.Array:
+        if len(shape) < 4:
+            return draw(self._key, shape)
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        keys = self._key[None]
+        for size in shape[:-1]:
+            keys = fold(keys, jnp.arange(size)).reshape(-1)
+        return jax.vmap(lambda key: draw(key, shape[-1:]))(keys).reshape(shape)
 
 
 class Initializer:

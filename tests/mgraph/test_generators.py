@@ -31,6 +31,20 @@ def test_threefry_draws_what_it_always_drew() -> None:
     assert masks() == KEPT
 
 
+@pytest.mark.parametrize("init", [inits.uniform(), inits.normal()])
+def test_larger_shapes_begin_with_the_same_numbers(init: inits.Initializer) -> None:
+    def drawn(*shape: int) -> np.ndarray:
+        graph = ExpressionGraph(seed=7)
+        node = graph.constant(shape, init)
+        graph.forward()
+        return np.asarray(node.val())
+
+    weights = drawn(4, 2, 5, 7)  # of attention, of which three axes change from batch to batch
+    np.testing.assert_array_equal(weights[:3, :, :2, :6], drawn(3, 2, 2, 6))
+    np.testing.assert_array_equal(drawn(5, 2, 3)[:2], drawn(2, 2, 3))
+    assert len(np.unique(weights)) == weights.size
+
+
 @pytest.mark.parametrize("generator", ["rbg", "unsafe_rbg"])
 def test_another_generator_has_programs_and_draws_of_its_own(generator: str) -> None:
     masks()
