@@ -21,12 +21,11 @@ from mgraph import (
 )
 from mgraph.inits import Initializer
 from mgraph.ops.operands import node
-from mgraph.tape import Graph
 
 from .dense import Affine
-from .dropping import probability, rate, shared_mask
+from .dropping import probability, rate
 from .layer import Layer, size
-from .packing import PackedWords, in_groups, laid_out, taken_up
+from .packing import PackedWords, laid_out, taken_up
 
 
 def log_mask(mask: Node) -> Node:
@@ -126,8 +125,8 @@ class MultiHeadAttention(Layer):
         """The same for ``keys`` and ``values`` that are already projected, laid out and split; ``packing`` is
         of ``x``."""
         queries = self._queries(x, packing)
-        dropped = self._dropped(x.graph, (*queries.shape[:-1], keys.shape[-2]), packing)
-        joined = dot_product_attention(queries, keys, values, mask, dropped, hiding=True)
+        p = rate(x.graph, self.dropout)
+        joined = dot_product_attention(queries, keys, values, mask, p, hiding=True)
         return self._joined(joined, packing)
 
     def attend_parts(
@@ -146,20 +145,10 @@ class MultiHeadAttention(Layer):
 
     def gathered(self, weights: Node, values: Node, packing: PackedWords | None = None) -> Node:
         """The result of ``attend`` for these ``weights``, for callers that need both."""
-        dropped = self._dropped(weights.graph, weights.shape, packing)
-        return self._joined(bdot(dropout(weights, dropped), values), packing)
+        return self._joined(bdot(dropout(weights, rate(weights.graph, self.dropout)), values), packing)
 
     def _queries(self, x: Node, packing: PackedWords | None) -> Node:
         return self.split(self.query(x), packing)
-
-    def _dropped(
-        self, graph: Graph, weights: tuple[int, ...], packing: PackedWords | None
-    ) -> float | Node | None:
-        """The probability of dropping weights of this shape, or the mask."""
-        if packing is None:
-            return rate(graph, self.dropout)
-        mask = shared_mask(graph, self.dropout, weights)
-        return mask if mask is None else in_groups(mask, packing)
 
     def _joined(self, y: Node, packing: PackedWords | None) -> Node:
         joined = taken_up(join_heads(y), packing)

@@ -26,10 +26,7 @@ from mgraph import (
 
 class PackedWords(NamedTuple):
     """Where the words of packed sentences are: in rows that hold one sentence after the other, without
-    padding between them, and laid out, a sentence in each row.
-
-    Rows and sentences come in groups; a group's sentences are in its rows. Places count within a group.
-    """
+    padding between them, and laid out, a sentence in each row."""
 
     places: Node
     """Integers ``(batch, length)``: where in the rows each word of a sentence is, ``row * width + column``.
@@ -40,11 +37,9 @@ class PackedWords(NamedTuple):
     without gradients."""
     positions: Node | None = None
     """Integers ``(rows, width)``: the position of each word in its sentence, from 0. None as above."""
-    groups: int = 1
-    """Group ``g`` has the sentences ``g``, ``g + groups`` and so on of a batch, in any order."""
     tiers: tuple[tuple[int, int], ...] = ()
-    """If each group's sentences are sorted, the longest first: how many are in each tier of them, and how
-    many words these have at most."""
+    """If the sentences are sorted, the longest first: how many are in each tier of them, and how many words
+    these have at most."""
 
     @property
     def length(self) -> int:
@@ -64,7 +59,7 @@ def laid_out(x: Node, packing: PackedWords | None) -> Node:
         words = reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
         found = rows(words, flatten(packing.places))
     else:
-        found = _moved(x, packing.places, packing.origins, packing.groups)
+        found = _moved(x, packing.places, packing.origins)
     return reshape(found, (*packing.places.shape, x.shape[2]))
 
 
@@ -76,7 +71,7 @@ def taken_up(x: Node, packing: PackedWords | None) -> Node:
     if packing is None:
         return x
     origins = _known(packing.origins, "origins")
-    found = _moved(x, origins, packing.places, packing.groups)
+    found = _moved(x, origins, packing.places)
     return reshape(found, (*origins.shape, x.shape[2]))
 
 
@@ -103,31 +98,18 @@ def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
 
 def in_tiers(x: Node, packing: PackedWords) -> list[Node]:
     """``x (batch, length, ...)`` in the tiers of its sentences, which have less padding:
-    ``(groups, sentences, words, ...)`` each."""
-    if not packing.tiers:
-        return []
-    batch, *others = x.shape
-    grouped = reshape(x, (packing.groups, batch // packing.groups, *others))
+    ``(sentences, words, ...)`` each."""
     found, first = [], 0
     for count, length in packing.tiers:
-        found.append(narrow(narrow(grouped, 1, first, count), 2, 0, length))
+        found.append(narrow(narrow(x, 0, first, count), 1, 0, length))
         first += count
     return found
 
 
-def in_groups(x: Node, packing: PackedWords) -> Node:
-    """``x (batch, ...)``, whose sentences are in the order of the batch, in the order of their groups."""
-    if packing.groups == 1:
-        return x
-    batch, *others = x.shape
-    turns = reshape(x, (batch // packing.groups, packing.groups, math.prod(others)))
-    return reshape(transpose(turns, (1, 0, 2)), x.shape)
-
-
-def _moved(x: Node, origins: Node, destinations: Node, groups: int) -> Node:
-    """``relocate`` in each group, for words and places with two axes: ``(groups, words, dim)``."""
-    words = reshape(x, (groups, x.shape[0] * x.shape[1] // groups, x.shape[2]))
-    places = (reshape(p, (groups, math.prod(p.shape) // groups)) for p in (origins, destinations))
+def _moved(x: Node, origins: Node, destinations: Node) -> Node:
+    """``relocate`` for words and places with two axes: ``(1, words, dim)``."""
+    words = reshape(x, (1, x.shape[0] * x.shape[1], x.shape[2]))
+    places = (reshape(p, (1, math.prod(p.shape))) for p in (origins, destinations))
     return relocate(words, *places)
 
 

@@ -136,7 +136,7 @@ class AttendedContext(Layer):
     give_weights: bool = False
     """Whether ``apply`` also returns the attention's weights."""
     tiers: tuple[tuple[Node, Node], ...] = ()
-    """``context`` and ``mapped`` in tiers with less padding, ``(groups, sentences, words, dim_context)``."""
+    """``context`` and ``mapped`` in tiers with less padding, ``(sentences, words, dim_context)``."""
 
     @property
     def dim_output(self) -> int:
@@ -166,16 +166,14 @@ class AttendedContext(Layer):
         has no words."""
         if not self.tiers:
             return self._compared(self.mapped, query)
-        batch, source, _ = self.context.shape
+        source = self.context.shape[1]
         found = []
         for (_, mapped), own in self._by_tier(query):
-            groups, sentences, words, dim = mapped.shape
-            energies = self._compared(reshape(mapped, (groups * sentences, words, dim)), own)
-            beam = own.shape[1]
-            missing = query.graph.zeros((groups * sentences, beam, source - words), query.value_type)
-            whole = concatenate([energies, missing], -1)
-            found.append(reshape(whole, (groups, sentences, beam, source)))
-        return reshape(concatenate(found, 1), (batch, query.shape[1], source))
+            energies = self._compared(mapped, own)
+            sentences, words, _ = mapped.shape
+            missing = query.graph.zeros((sentences, own.shape[1], source - words), query.value_type)
+            found.append(concatenate([energies, missing], -1))
+        return concatenate(found, 0)
 
     def _compared(self, mapped: Node, query: Node) -> Node:
         (batch, source, dim), beam = mapped.shape, query.shape[1]
@@ -187,19 +185,13 @@ class AttendedContext(Layer):
         """The contexts, ``(batch, beam, dim_context)``, averaged by weights ``(batch, beam, source)``."""
         if not self.tiers:
             return bdot(weights, self.context)
-        found = []
-        for (context, _), own in self._by_tier(weights):
-            groups, sentences, words, dim = context.shape
-            aligned = bdot(narrow(own, -1, 0, words), reshape(context, (groups * sentences, words, dim)))
-            found.append(reshape(aligned, (groups, sentences, weights.shape[1], dim)))
-        return reshape(concatenate(found, 1), (*weights.shape[:2], self.dim_output))
+        parts = self._by_tier(weights)
+        return concatenate([bdot(narrow(own, -1, 0, c.shape[1]), c) for (c, _), own in parts], 0)
 
     def _by_tier(self, x: Node) -> Iterator[tuple[tuple[Node, Node], Node]]:
         """Each tier, and its sentences of ``x (batch, ...)``."""
-        first, groups = 0, self.tiers[0][0].shape[0]
-        grouped = reshape(x, (groups, x.shape[0] // groups, *x.shape[1:]))
+        first = 0
         for tier in self.tiers:
-            sentences = tier[0].shape[1]
-            own = narrow(grouped, 1, first, sentences)
-            yield tier, reshape(own, (groups * sentences, *x.shape[1:]))
+            sentences = tier[0].shape[0]
+            yield tier, narrow(x, 0, first, sentences)
             first += sentences

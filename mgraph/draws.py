@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,25 @@ def run_key(draws: Any) -> jax.Array:
         words = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=generator)))
         seed = jax.random.wrap_key_data(jax.random.bits(seed, words.shape, words.dtype), impl=generator)
     return jax.random.fold_in(seed, draws[2])
+
+
+class RowsKey(NamedTuple):
+    """The random key of a function of some rows of larger arrays, in any order, which draws for them what a
+    function of all would. It matters for draws by rows (``inits.DeviceSource``); others are shared by all."""
+
+    key: jax.Array
+    rows: jax.Array
+    """Integers: the number of each row, along the first axis of what is drawn."""
+
+
+Key = jax.Array | RowsKey
+
+
+def folded(key: Key, number: Any) -> Key:
+    """The key of this number among those that are made from ``key``."""
+    if isinstance(key, RowsKey):
+        return key._replace(key=jax.random.fold_in(key.key, number))
+    return jax.random.fold_in(key, number)
 
 
 def random_sources(draws: Any) -> dict[str, Any]:

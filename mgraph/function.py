@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from .device import platform_of
-from .draws import run_draws, run_key
+from .draws import Key, run_draws, run_key
 from .errors import ArgumentError, GraphError
 from .leaves import ConstantNode, ParamNode
 from .names import with_article
@@ -214,7 +214,7 @@ class Function(Generic[R]):
         self,
         params: Mapping[str, Any],
         inputs: Sequence[Any] | Mapping[str, Any] = (),
-        key: jax.Array | None = None,
+        key: Key | None = None,
     ) -> R:
         """The outputs as a pure function of parameters, inputs and a random key."""
         signature = self.signature

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arrays import as_array, described, real, refuse_traced, whole
+from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
 from .files.paths import path_text
 from .files.word_vectors import of_unit_length, read_into
@@ -75,8 +76,9 @@ class DeviceSource:
 
     numpy = jnp
 
-    def __init__(self, key: jax.Array) -> None:
-        self._key = key
+    def __init__(self, key: Key) -> None:
+        self._key = key.key if isinstance(key, RowsKey) else key
+        self._rows = key.rows if isinstance(key, RowsKey) else None
 
     def uniform(self, shape: Shape) -> jax.Array:
         return self._by_rows(partial(jax.random.uniform, dtype=jnp.float32), shape)
@@ -88,8 +90,9 @@ class DeviceSource:
         if len(shape) < 4:
             return draw(self._key, shape)
         fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-        keys = self._key[None]
-        for size in shape[:-1]:
+        rows = jnp.arange(shape[0]) if self._rows is None else self._rows
+        keys = fold(self._key[None], rows).reshape(-1)
+        for size in shape[1:-1]:
             keys = fold(keys, jnp.arange(size)).reshape(-1)
         return jax.vmap(lambda key: draw(key, shape[-1:]))(keys).reshape(shape)
 
@@ -174,7 +177,7 @@ class Random(Initializer):
         """A value drawn by numpy from a seed of non-negative ints."""
         return np.asarray(self.draw(HostSource(*seed), shape), type_.dtype)
 
-    def device_value(self, key: jax.Array, shape: Shape, type_: Type) -> jax.Array:
+    def device_value(self, key: Key, shape: Shape, type_: Type) -> jax.Array:
         """A value drawn inside a program."""
         return self.draw(DeviceSource(key), shape).astype(type_.dtype)
 

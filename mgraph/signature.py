@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from .arrays import as_array, described
+from .draws import RowsKey
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import check_value
 from .names import with_article
@@ -63,7 +64,7 @@ class Signature:
                 "this function has 64-bit types, which JAX would cut to 32; "
                 "call it within jax.enable_x64(True)"
             )
-        if key is not None and not hasattr(key, "dtype"):
+        if not (key is None or isinstance(key, RowsKey) or hasattr(key, "dtype")):
             raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
         if self.random and key is None:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")

@@ -2,7 +2,8 @@
 
 An update takes the time of its operations at a share of the chip's peak, and that of its exchanges at the
 rate of the slowest link that they cross. Gradients are exchanged while others are still computed: at best all
-are, behind the backward pass; at worst none. What the devices of a group exchange is waited for.
+are, behind the backward pass; at worst none. Those of several batches (``--optimizer-delay``) are exchanged
+after the last one. What the devices of a group exchange is always waited for.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def efficiency(work: Work, chip: Chip, network: Network, share: float) -> Bounds
     computing = work.operations / work.parts / (share * chip.peak)
     waiting = sum(exchange.sent for exchange in within_a_group(work)) / _rate(chip, network, work.parts)
     between = sum(exchange.sent for exchange in between_groups(work)) / _rate(chip, network, work.devices)
-    at_worst, at_best = between, max(0.0, between - BACKWARDS * computing)
+    hidden = BACKWARDS * computing if work.batches == 1 or work.shard_state else 0.0
+    at_worst, at_best = between, max(0.0, between - hidden)
     return Bounds(*(computing / (computing + waiting + exposed) for exposed in (at_worst, at_best)))
 
 

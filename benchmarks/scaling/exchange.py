@@ -27,8 +27,10 @@ class Work(NamedTuple):
     parts: int = 1
     """Devices of a group (``--tensor-parallel``)."""
     shard_state: bool = False
+    batches: int = 1
+    """Of an update (``--optimizer-delay``)."""
     source: int = 0
-    """Positions of the sources of a group's sentences, padding included."""
+    """Positions of the sources of a group's sentences in a batch, padding included."""
     target: int = 0
     itemsize: int = FLOAT32
     """Bytes of a number that is computed with."""
@@ -46,8 +48,8 @@ class Work(NamedTuple):
 
     @property
     def operations(self) -> float:
-        """Floating point operations of a group's gradients: two for each product of a position and a
-        parameter forwards, four backwards. Attention's own products are not counted."""
+        """Floating point operations of a group's gradients for an update: two for each product of a position
+        and a parameter forwards, four backwards. Attention's own products are not counted."""
         encoder = decoder = output = 0
         for name, parameter in parameters(self.options).items():
             if name.startswith("encoder") and not name.endswith("Wemb"):
@@ -55,7 +57,7 @@ class Work(NamedTuple):
             elif name.startswith("decoder") and not name.endswith(("Wemb", "ff_logit_out_Wt")):
                 decoder += math.prod(parameter.shape)
         output = self.options.dim_vocabs[-1] * self.options.dim_emb
-        return 6.0 * (encoder * self.source + (decoder + output) * self.target)
+        return 6.0 * self.batches * (encoder * self.source + (decoder + output) * self.target)
 
 
 def sent_in_a_ring(kind: str, size: int, devices: int) -> float:
@@ -85,19 +87,20 @@ class Exchange(NamedTuple):
 
 
 def exchanges(work: Work) -> Iterator[Exchange]:
-    """What is exchanged for an update by one batch."""
+    """What is exchanged for an update."""
     yield from between_groups(work)
     yield from within_a_group(work)
 
 
 def between_groups(work: Work) -> Iterator[Exchange]:
-    """Gradients, and with ``--shard-state`` parameters."""
+    """Gradients, and with ``--shard-state`` parameters, for each batch."""
     if work.groups == 1:
         return
     size = FLOAT32 * work.numbers
     if not work.shard_state:
         yield Exchange("gradients", "all-reduce", size, work.groups)
         return
+    size *= work.batches
     yield Exchange("parameters", "all-gather", size, work.groups)
     yield Exchange("gradients", "reduce-scatter", size // work.groups, work.groups)
 
@@ -114,6 +117,7 @@ def within_a_group(work: Work) -> Iterator[Exchange]:
     encoder, decoder = options.enc_depth, options.dec_depth
 
     def sums(what: str, count: int, size: int) -> Exchange:
+        count *= work.batches
         return Exchange(what, "all-reduce", count * size, work.parts, count)
 
     yield sums("embeddings", 1, source)

@@ -37,8 +37,9 @@ class Compiled(NamedTuple):
 
 
 def compiled(trainer: Learner, work: Work) -> Compiled:
-    """The programs of an update by sentences of ``WIDTH`` words, with as many positions as the work has."""
+    """The programs of an update by sentences of ``WIDTH`` words, with as many positions as the work has; the
+    first is that of the update's last batch."""
     batch = full_batch(work.groups * work.target // WIDTH, WIDTH, 2)
-    programs = trainer.analysed(batch)
+    programs = trainer.analysed(batch, last_of_several=work.batches > 1)
     exchanged = (list(collectives(program.as_text())) for program in programs)
     return Compiled(*exchanged, max(MemoryUse.of(program, None).needed for program in programs))

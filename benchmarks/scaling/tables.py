@@ -24,6 +24,7 @@ WORDS = 8192
 MORE = 4 * WORDS
 SHARE = 0.33
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
+DELAYS = (1, 2, 4, 8)
 WIRES = (
     (H100, CARDS),
     (H100, CARD),
@@ -36,9 +37,10 @@ WIRES = (
 def page_tables() -> Iterator[str]:
     """The tables in Markdown, all by arithmetic."""
     yield _table(["for an update, MB", "base", "big"], _sizes())
+    wires = [chip.name if chip is TPU else f"{chip.name}, {network.name}" for chip, network in WIRES]
     for words in (WORDS, MORE):
-        wires = (chip.name if chip is TPU else f"{chip.name}, {network.name}" for chip, network in WIRES)
         yield _table([f"devices, {words:,} words each", *wires], _by_groups(words))
+    yield _table([f"batches of {WORDS:,} words for an update", *wires], _by_delay())
     yield _table(["big, devices of a group", "H100", "A100", "MB exchanged", "state, MB"], _by_parts())
 
 
@@ -65,6 +67,12 @@ def _by_groups(words: int) -> Iterator[list[str]]:
     for count in COUNTS:
         work = Work(BIG, groups=count, source=words, target=words, itemsize=2)
         yield [str(count), *(str(efficiency(work, *wires, SHARE)) for wires in WIRES)]
+
+
+def _by_delay() -> Iterator[list[str]]:
+    for batches in DELAYS:
+        work = Work(BIG, groups=COUNTS[-1], batches=batches, source=WORDS, target=WORDS, itemsize=2)
+        yield [str(batches), *(str(efficiency(work, *wires, SHARE)) for wires in WIRES)]
 
 
 def _by_parts() -> Iterator[list[str]]:

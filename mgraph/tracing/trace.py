@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..device import platform_of
+from ..draws import folded
 from ..node import Node
 from ..platforms import check_jaxlib, kept_apart
 from ..rules import evaluate
@@ -157,9 +158,7 @@ class _Rows:
             init = init.bound(self._numbers(i, sources))
         count = self._draws[i]
         ordinal = count if sources.ordinals is None else sources.ordinals[count]
-        return init.device_value(
-            jax.random.fold_in(sources.key, ordinal + sources.after), spec.shape, spec.type
-        )
+        return init.device_value(folded(sources.key, ordinal + sources.after), spec.shape, spec.type)
 
 
 def row_label(row: int) -> str:

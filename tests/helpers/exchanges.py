@@ -28,9 +28,12 @@ OPTIONS = ModelOptions(
     transformer_heads=4,
     transformer_dim_ffn=64,
 )
+RECURRENT = ModelOptions(type="s2s", dim_vocabs=(96, 96), dim_emb=16, dim_rnn=16)
 WORDS = {"source": 128, "target": 128}
 WORK = {
     "data": Work(OPTIONS, groups=4, **WORDS),
+    "recurrent": Work(RECURRENT, groups=4, **WORDS),
+    "delayed": Work(OPTIONS, groups=2, parts=2, batches=2, **WORDS),
     "state": Work(OPTIONS, groups=2, shard_state=True, **WORDS),
     "parameters": Work(OPTIONS, parts=2, **WORDS),
     "both": Work(OPTIONS, groups=2, parts=2, shard_state=True, **WORDS),
@@ -43,7 +46,7 @@ def said(work: Work, used: Sequence[jax.Device]) -> dict[str, Any]:
         "gradient": programs.gradient,
         "update": programs.update,
         "groups": list(between_groups(work)),
-        "parts": list(within_a_group(work)),
+        "parts": [] if work.options is RECURRENT else list(within_a_group(work)),
         "numbers": work.numbers,
     }
 

@@ -62,12 +62,19 @@ def expected(said: dict, where: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_groups_exchange_gradients_once(found: dict) -> None:
-    measured = sizes(found["data"])
-    # A word before the first of a group is the last of the one before.
-    assert measured.pop("collective-permute") == 2 * 4 * exchanges.OPTIONS.dim_emb
-    assert measured == {"all-reduce": expected(found["data"], "groups")["all-reduce"] + COST_AND_LABELS}
-    assert not found["data"]["update"]
+@pytest.mark.parametrize("name", ["data", "recurrent"])
+def test_groups_exchange_gradients_once(found: dict, name: str) -> None:
+    wanted = expected(found[name], "groups")["all-reduce"] + COST_AND_LABELS
+    assert sizes(found[name]) == {"all-reduce": wanted}
+    assert not found[name]["update"]
+
+
+@pytest.mark.slow
+def test_several_batches_exchange_gradients_once(found: dict) -> None:
+    delayed, alone = found["delayed"], found["parameters"]
+    assert sizes(delayed) == sizes(alone), "between groups nothing"
+    between = sizes(delayed, "update") - sizes(alone, "update")
+    assert between == {"all-reduce": expected(delayed, "groups")["all-reduce"] + COST_AND_LABELS}
 
 
 @pytest.mark.slow

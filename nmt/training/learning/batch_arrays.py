@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,15 @@ from nmt.text.packing import TextRows, rows_for, tiered_length
 
 Arrays = dict[str, Any]
 """A batch as the arguments of a program, by the names of the graph's inputs."""
+SENTENCES = "sentences"
+"""The array that has for each sentence, group by group, its number in the batch."""
+LABELS = "words", "links"
+"""The arrays, ``(1,)``, that tell a part of a batch how many labels all of it has."""
 
 
 def padded_arrays(batch: Batch) -> Arrays:
     """A batch whose sentences are rows."""
-    found: Arrays = {}
+    found: Arrays = {SENTENCES: np.arange(len(batch.ids[0]), dtype=np.int32)}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
         found[f"ids{i}"], found[f"mask{i}"] = ids, mask
     if batch.weights is not None:
@@ -42,7 +47,7 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
         batch = _with_room(batch, max(tiered_length(lengths[own].tolist()) for own in of_groups))
     order = np.concatenate(of_groups)
     real = order < batch.sentences
-    found: Arrays = {}
+    found: Arrays = {SENTENCES: np.int32(order)}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
         inside, is_target = mask[order], i == last
         of_sentences = inside * real[:, None]
@@ -81,6 +86,19 @@ def _with_room(batch: Batch, length: int) -> Batch:
     if aligned is not None:
         aligned = np.pad(aligned, ((0, 0), (0, 0), (0, more)))
     return replace(batch, ids=ids, masks=masks, alignment=aligned)
+
+
+def part_of_group(arrays: Arrays, group: int, groups: int) -> Arrays:
+    """What one of several groups of devices computes."""
+    return {name: np.split(array, groups)[group] for name, array in arrays.items()}
+
+
+def specs_of_group(specs: Mapping[str, jax.ShapeDtypeStruct], groups: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and element types of what each of several groups of devices computes."""
+    return {
+        name: jax.ShapeDtypeStruct((spec.shape[0] // groups, *spec.shape[1:]), spec.dtype)
+        for name, spec in specs.items()
+    }
 
 
 def specs_of(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from mgraph import inits, remove_as_root
 from mgraph.errors import NonFiniteError
 from nmt.models import Model
-from nmt.training.learning.batch_arrays import Arrays
+from nmt.training.learning.batch_arrays import Arrays, part_of_group
 from nmt.training.learning.objective import Differentiated, Objective
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.update import Tensors
@@ -33,13 +33,13 @@ class FiniteCheck:
     def check(self, found: Differentiated, params: Tensors, arrays: Arrays, groups: int, number: int) -> None:
         """``DivergenceError`` unless everything is finite.
 
-        found: what update ``number`` (from 1) computed for the batch ``arrays``, with ``params``. groups: of
-        devices that computed it.
+        found: what update ``number`` (from 1) computed for the batch ``arrays``, with ``params``; maybe with
+        an axis of groups. groups: of devices that computed it.
         """
         names = sorted(found.gradients) if self.gradients else []
         flags = jax.device_get([jnp.isfinite(found.gradients[name]).all() for name in names])
         bad = [name for name, finite in zip(names, flags, strict=True) if not finite]
-        cost = float(found.cost)
+        cost = float(jnp.sum(found.cost))
         if jnp.isfinite(cost) and not bad:
             return
         more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
@@ -55,14 +55,17 @@ class FiniteCheck:
         model = Model(own.options, typed, own.dropouts, marian_exact=own.marian_exact)
         graph = model.new_graph(inference=False)
         graph.set_throw_nan()
-        inputs = {
-            name: graph.constant(array.shape, inits.from_tensor(array), str(array.dtype))
-            for name, array in arrays.items()
-        }
-        try:
-            loss = replace(self.objective, model=model).recorded(model, inputs, groups)
-            remove_as_root(loss.labels)
-            graph.backprop()
-        except NonFiniteError as error:
-            return f"; {error}"
+        objective = replace(self.objective, model=model)
+        for group in range(groups):
+            graph.clear()
+            inputs = {
+                name: graph.constant(own.shape, inits.from_tensor(own), str(own.dtype))
+                for name, own in part_of_group(arrays, group, groups).items()
+            }
+            try:
+                loss = objective.recorded(model, inputs)
+                remove_as_root(loss.labels)
+                graph.backprop()
+            except NonFiniteError as error:
+                return f"; {error}"
         return ""

@@ -19,7 +19,7 @@ from nmt.runtime.devices import release_freed_memory
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.layouts import PaddedLayout
-from nmt.training.learning.batch_arrays import Arrays, specs_of
+from nmt.training.learning.batch_arrays import Arrays, specs_of, specs_of_group
 from nmt.training.learning.finite import FiniteCheck
 from nmt.training.learning.objective import Differentiated, Objective
 from nmt.training.learning.optimizers import denominators_of, with_denominators
@@ -112,11 +112,12 @@ class Learner:
             *self.normalization.limit(number, *gradient_norms),
         )
         total: Differentiated | None = None
+        by_group = self.placement.sums_later and len(batches) > 1
         for i, batch in enumerate(batches):
             draws = self.placement.everywhere(run_draws(self.seed, number, [i]))
             inputs = self.placement.batch(self._own(batch)), draws
             args = (total, self._device.params, self._device.scale, *inputs)
-            gradient = self._gradient(args)
+            gradient = self._gradient(args, by_group)
             if gradient.prepare(*args):
                 release_freed_memory()
             total = gradient(*args)
@@ -124,7 +125,7 @@ class Learner:
                 params = self.placement.local(self._device.params)
                 self.finite.check(total, params, self._own(batch), self.placement.groups, number)
         packed = self.placement.everywhere(scalars.packed())
-        self._device, reported = self._update()(self._device, total, packed)
+        self._device, reported = self._update(by_group)(self._device, total, packed)
         sentences = sum(batch.sentences for batch in batches)
         return UpdateResult(
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
@@ -233,10 +234,12 @@ class Learner:
         device, scalar = self.placement.specs(self._device), jax.ShapeDtypeStruct((), np.float32)
         zeros = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         draws, packed = map(self.placement.everywhere, zeros)
-        total = self.placement.specs(Differentiated(device.params, scalar, scalar))
+        by_group = self.placement.sums_later and last_of_several
+        specs = self.placement.specs_by_group if by_group else self.placement.specs
+        total = specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
-        return (self._gradient(args), args), (self._update(), (device, total, packed))
+        return (self._gradient(args, by_group), args), (self._update(by_group), (device, total, packed))
 
     @property
     def held(self) -> int:
@@ -258,15 +261,15 @@ class Learner:
             state = new_state(own, self.step, smoothed=self.smoothing > 0)
         return self.placement.placed(state)
 
-    def _gradient(self, args: tuple[Any, ...]) -> Compiled:
+    def _gradient(self, args: tuple[Any, ...], by_group: bool) -> Compiled:
         total, _, scale, batch, _ = args
         shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in sorted(batch.items()))
         first, scaled = total is None, scale is not None
-        return compiled(BatchGradientPlan(self.objective, self.placement, first, scaled, shapes))
+        return compiled(BatchGradientPlan(self.objective, self.placement, first, scaled, by_group, shapes))
 
-    def _update(self) -> Compiled:
+    def _update(self, by_group: bool) -> Compiled:
         specs = tuple((name, value.shape) for name, value in self._device.params.items())
-        return compiled(LearnerUpdatePlan(self.step, self.placement, self.smoothing > 0, specs))
+        return compiled(LearnerUpdatePlan(self.step, self.placement, self.smoothing > 0, by_group, specs))
 
 
 @dataclass(frozen=True)
@@ -279,6 +282,8 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
     """Whether no batches came before."""
     scaled: bool
     """Whether the cost is multiplied by a cost scale."""
+    by_group: bool
+    """Whether each group of devices keeps its own gradient, so that nothing is exchanged."""
     shapes: tuple[tuple[str, tuple[int, ...], str], ...]
 
     @property
@@ -300,12 +305,18 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
         return before, params, scale if self.scaled else None, batch, draws
 
     def __call__(self, total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
-        groups, parts = self.placement.groups, self.placement.parts
-        differentiated = self.objective.differentiated(specs_of(batch), groups, parts)
+        groups = self.placement.groups
+        labels = self.objective.labels(batch) if groups > 1 else {}
+        specs = specs_of_group(specs_of(batch), groups) | specs_of(labels)
+        differentiated = self.objective.differentiated(specs, self.placement.parts)
         factor = 1.0 if scale is None else scale.factor
         # Gather the parameters before differentiating: XLA would divide activations as it does the state.
-        found = self.placement.whole(differentiated(self.placement.whole(params), batch, draws, factor))
-        return self.placement.pinned(found if total is None else jax.tree.map(jnp.add, total, found))
+        whole = self.placement.whole(params)
+        found = self.placement.by_groups(differentiated, whole, batch, draws, factor, labels)
+        if not self.by_group:
+            found = self.placement.whole(self.placement.summed(found))
+        pinned = self.placement.pinned_by_group if self.by_group else self.placement.pinned
+        return pinned(found if total is None else jax.tree.map(jnp.add, total, found))
 
 
 @dataclass(frozen=True)
@@ -315,6 +326,8 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"
     step: UpdateStep
     placement: Placement
     smoothed: bool
+    by_group: bool
+    """Whether each group of devices has its own gradient."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     """Of the parameters."""
 
@@ -332,7 +345,8 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"
         return state, Differentiated(params, _number(), _number()), numbers
 
     def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
-        return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
+        whole = self.placement.summed(total) if self.by_group else total
+        return self.placement.pinned(self.step(state, self.placement.pinned(whole), packed))
 
 
 def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -28,15 +29,16 @@ from mgraph import (
     unlikelihood,
 )
 from mgraph.device import platform_of
-from mgraph.draws import run_key
+from mgraph.draws import Key, RowsKey, run_key
 from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout, RecurrentLayout
 from nmt.text.packing import tiers
-from nmt.training.learning.batch_arrays import Arrays, packed_arrays, padded_arrays
+from nmt.training.learning.batch_arrays import LABELS, SENTENCES, Arrays, packed_arrays, padded_arrays
 from nmt.training.update import Tensors
 
+NO_LABELS: Mapping[str, Any] = MappingProxyType({})
 ALIGNMENT_EPS = 1e-6
 """Added to the attention before taking its logarithm."""
 
@@ -56,6 +58,13 @@ class LossOptions:
     multi_loss_type: str = Costs.multi_loss_type
 
 
+class Labels(NamedTuple):
+    """How many labels the costs of words and of links sum over, float32 nodes of shape ``(1,)``."""
+
+    words: Node
+    links: Node
+
+
 class Target(NamedTuple):
     """Target sentences, as nodes."""
 
@@ -70,6 +79,8 @@ class Target(NamedTuple):
     attention of a target word is divided among its links."""
     packed: PackedText | None = None
     """The sentences, if they are packed."""
+    labels: Labels | None = None
+    """Of the whole batch, if these sentences are some of it."""
 
 
 class Loss(NamedTuple):
@@ -95,7 +106,8 @@ def training_loss(
 
     ``multi_loss_type`` combines them: ``sum`` adds costs and labels; ``scaled`` multiplies the alignment cost
     by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. In the
-    latter two ``w`` does not scale labels.
+    latter two ``w`` does not scale labels. Both take the labels of the whole batch, if ``target`` has them:
+    the losses of its parts then add up.
 
     parts: devices that may divide the vocabulary.
     ``ArgumentError`` if weights or alignments are needed and missing, and for packed sentences with
@@ -107,7 +119,7 @@ def training_loss(
     decoded = model.decode(model.encode(sources), target.packed or target.ids, attention=guided)
     words = Loss(_cost_of_words(decoded, target, options, parts), sum(flatten(target.mask)))
     if options.alignment_weight is None:
-        return combine(words, None, 0.0)
+        return combine(words, None, 0.0, target.labels)
     if decoded.attention is None or target.alignment is None:
         raise ArgumentError("guided-alignment needs a model with attention, and an alignment with each batch")
     links = target.alignment
@@ -116,7 +128,7 @@ def training_loss(
     wanted = links / maximum(sum(links, -1), 1)
     surprisal = log(cast(decoded.attention, Type.float32) + ALIGNMENT_EPS)
     guided_cost = Loss(-sum(flatten(wanted * surprisal)), sum(flatten(links)))
-    return combine(words, guided_cost, options.alignment_weight)
+    return combine(words, guided_cost, options.alignment_weight, target.labels)
 
 
 def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions, parts: int) -> Node:
@@ -136,23 +148,25 @@ def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions, parts
     return sum(flatten(right * costs + (1 - right) * unlikely))
 
 
-def _summed(words: Loss, links: Loss | None, weight: float) -> Loss:
+def _summed(words: Loss, links: Loss | None, weight: float, whole: Labels | None) -> Loss:
     if links is None:
         return words
     return Loss(words.cost + links.cost * weight, words.labels + links.labels * weight)
 
 
-def _scaled(words: Loss, links: Loss | None, weight: float) -> Loss:
+def _scaled(words: Loss, links: Loss | None, weight: float, whole: Labels | None) -> Loss:
     if links is None:
         return words
-    return Loss(words.cost + links.cost * weight * words.labels / maximum(links.labels, 1), words.labels)
+    count = whole or Labels(words.labels, links.labels)
+    return Loss(words.cost + links.cost * weight * count.words / maximum(count.links, 1), words.labels)
 
 
-def _averaged(words: Loss, links: Loss | None, weight: float) -> Loss:
-    mean = words.cost / words.labels
+def _averaged(words: Loss, links: Loss | None, weight: float, whole: Labels | None) -> Loss:
+    count = whole or Labels(words.labels, words.labels if links is None else links.labels)
+    mean = words.cost / count.words
     if links is not None:
-        mean = mean + links.cost * weight / maximum(links.labels, 1)
-    return Loss(mean, mean.graph.ones((1,), Type.float32))
+        mean = mean + links.cost * weight / maximum(count.links, 1)
+    return Loss(mean, words.labels / count.words)
 
 
 COMBINATIONS = {"sum": _summed, "scaled": _scaled, "mean": _averaged}
@@ -244,63 +258,78 @@ class Objective:
         return packed_arrays(batch, groups, whole=self.model.recurrent)
 
     def differentiated(
-        self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1, parts: int = 1
-    ) -> Callable[[Tensors, Arrays, Any, Any], Differentiated]:
-        """``f(params, batch, draws, scale)`` for batches of these shapes, computed by ``groups`` of ``parts``
-        devices.
+        self, specs: dict[str, jax.ShapeDtypeStruct], parts: int = 1
+    ) -> Callable[..., Differentiated]:
+        """``f(params, batch, draws, scale, labels)`` for batches of these shapes, by ``parts`` devices that
+        divide the parameters.
 
         ``draws`` are four uint32 that determine the dropout: the seed, the number of the update and of the
-        batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned.
+        batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned. For a part
+        of a batch ``labels`` is what the method of this name gives for all of it: the results for its parts
+        then add up to those for the batch.
         """
-        function = self._recorded(specs, groups, parts)
+        function = self._recorded({name: spec for name, spec in specs.items() if name != SENTENCES}, parts)
         trained = [name for name in self.model.params if name not in self.frozen]
 
-        def scaled_cost(some: Tensors, params: Tensors, batch: Arrays, key: Any, scale: Any) -> Any:
+        def scaled_cost(some: Tensors, params: Tensors, batch: Arrays, key: Key, scale: Any) -> Any:
             every = {**params, **some}
             typed = {name: value.astype(self.precision.dtype) for name, value in every.items()}
             cost, labels = (value.reshape(()) for value in function.pure(typed, batch, key))
             return cost * scale, (cost, labels)
 
-        def differentiated(params: Tensors, batch: Arrays, draws: Any, scale: Any) -> Differentiated:
-            key = jax.random.fold_in(run_key(draws), draws[3])
+        def differentiated(
+            params: Tensors, batch: Arrays, draws: Any, scale: Any, labels: Mapping[str, Any] = NO_LABELS
+        ) -> Differentiated:
+            given = {**batch, **labels}
+            key = RowsKey(jax.random.fold_in(run_key(draws), draws[3]), given.pop(SENTENCES))
             some = {name: params[name] for name in trained}
-            gradients, (cost, labels) = jax.grad(scaled_cost, has_aux=True)(some, params, batch, key, scale)
+            gradients, said = jax.grad(scaled_cost, has_aux=True)(some, params, given, key, scale)
             zeros = {name: jnp.zeros_like(params[name]) for name in self.frozen}
-            return Differentiated({**gradients, **zeros}, cost, labels)
+            return Differentiated({**gradients, **zeros}, *said)
 
         return differentiated
 
-    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], groups: int, parts: int) -> Any:
+    def labels(self, batch: Arrays) -> Arrays:
+        """How many labels a whole batch has, which its parts are to be given beside their own arrays."""
+        mask = batch[f"mask{self.model.sources}"]
+        links = batch.get("alignment", jnp.zeros((1, 1, 1)))
+        if not self.packs:
+            links = links * mask[..., None]
+        counts = (jnp.sum(counted).reshape(1) for counted in (mask, links))
+        return dict(zip(LABELS, counts, strict=True))
+
+    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], parts: int) -> Any:
         graph = ExpressionGraph(derivatives=self.rule_set)
         graph.set_default_element_type(self.precision)
         graph.set_checkpointing(self.checkpointing)
         for name in self.frozen:
             graph.param(name, self.model.params[name].shape, fixed=True)
         inputs = {name: graph.input(name, spec.shape, str(spec.dtype)) for name, spec in specs.items()}
-        return graph.function(list(self.recorded(self.model, inputs, groups, parts)), inputs)
+        return graph.function(list(self.recorded(self.model, inputs, parts)), inputs)
 
-    def recorded(self, model: Model, inputs: Mapping[str, Node], groups: int = 1, parts: int = 1) -> Loss:
-        """The loss of a batch, whose arrays are nodes of a graph, by the names of ``arrays``."""
+    def recorded(self, model: Model, inputs: Mapping[str, Node], parts: int = 1) -> Loss:
+        """The loss of a batch, or of a part with ``labels``, whose arrays are nodes of a graph, by their
+        names."""
         tiered = model.recurrent and model.sources > 0
         *sources, target = (
-            _stream(inputs, number, groups, tiered and number == 0) for number in range(model.sources + 1)
+            _stream(inputs, number, tiered and number == 0) for number in range(model.sources + 1)
         )
         masked = [source._replace(mask=cast(source.mask, self.precision)) for source in sources]
         beside = inputs.get("weights"), inputs.get("alignment")
         packed = target if isinstance(target, PackedText) else None
-        wanted = Target(target.ids, target.mask, *beside, packed)
+        labels = Labels(*(inputs[name] for name in LABELS)) if inputs.keys() >= {*LABELS} else None
+        wanted = Target(target.ids, target.mask, *beside, packed, labels)
         return training_loss(model, masked, wanted, self.loss, parts=parts)
 
 
-def _stream(inputs: Mapping[str, Node], number: int, groups: int, tiered: bool) -> Source | PackedText:
+def _stream(inputs: Mapping[str, Node], number: int, tiered: bool) -> Source | PackedText:
     """The sentences of a stream, of the inputs that ``padded_arrays`` or ``packed_arrays`` name."""
     ids, mask, places, origins, positions = (
         inputs.get(f"{part}{number}") for part in ("ids", "mask", "places", "origins", "positions")
     )
     if places is None:
         return Source(ids, mask)
-    packing = PackedWords(places, origins, positions, groups)
+    packing = PackedWords(places, origins, positions)
     if tiered:
-        sentences, length = places.shape
-        packing = packing._replace(tiers=tiers(sentences // groups, length))
+        packing = packing._replace(tiers=tiers(*places.shape))
     return PackedText(ids, packing, mask)

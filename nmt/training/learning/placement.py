@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -33,6 +33,8 @@ class Placement:
     """How many groups of devices share an update, each with some of the sentences."""
     parts: int = 1
     """How many devices are in a group."""
+    sums_later: bool = False
+    """Whether groups keep gradients of their own until all batches of an update are computed."""
 
     def of_model(self, model: Model) -> Placement:
         """The placement for this model. ``OptionError`` if it cannot be divided among the devices of a
@@ -81,6 +83,24 @@ class Placement:
         """Inside a program: parameters or gradients, gathered on every group of devices."""
         return tree
 
+    def by_groups(self, function: Callable[..., Tree], params: Tensors, batch: Arrays, *rest: Any) -> Tree:
+        """Inside a program: ``function(params, batch, ...)``. Each of several groups computes it for its part
+        of the batch, and exchanges nothing with others; results then have an axis of groups before their own.
+        """
+        return function(params, batch, *rest)
+
+    def summed(self, tree: Tree) -> Tree:
+        """Inside a program: the sums of results of ``by_groups``."""
+        return tree
+
+    def pinned_by_group(self, tree: Tree) -> Tree:
+        """Inside a program: results of ``by_groups``, each where it was computed."""
+        return tree
+
+    def specs_by_group(self, tree: Tree) -> Tree:
+        """Shapes, types and shardings of gradients like these of each group."""
+        return self.specs(tree)
+
     def fetched(self, tree: Tree) -> Tree:
         """Unsharded numpy arrays, on CPUs views of what is there. All processes must call this."""
         return _map(np.asarray, jax.device_get(tree))
@@ -101,7 +121,8 @@ class SharedPlacement(Placement):
     Programs are the same as on one device, with the same random draws; XLA inserts the communication. Each
     group holds all parameters, moments and averages, or with ``shard_state`` only a part of each, split along
     the longest axis that divides evenly, and gathers the parameters for each update (Rajbhandari et al. 2020,
-    ZeRO).
+    ZeRO). Gradients are exchanged once for an update, with ``shard_state`` once for each of its batches, so
+    that no device holds all of them longer.
 
     devices: of all processes, in the order of their share of the sentences; those of a group follow each
     other. axes: along which each parameter is divided in a group, by name. ``OptionError`` for groups of
@@ -122,6 +143,7 @@ class SharedPlacement(Placement):
                 f" which is {len(devices)}"
             )
         self.groups, self.parts = len(devices) // tensor_parallel, tensor_parallel
+        self.sums_later = self.groups > 1 and not shard_state
         self._devices, self._shard_state, self._axes = devices, shard_state, axes
         self._mesh = Mesh(np.array(devices).reshape(self.groups, self.parts), (DATA, MODEL))
         self._everywhere = NamedSharding(self._mesh, PartitionSpec())
@@ -163,6 +185,43 @@ class SharedPlacement(Placement):
     def whole(self, tree: Tree) -> Tree:
         return self._map(jax.lax.with_sharding_constraint, tree, shard_state=False)
 
+    def by_groups(self, function: Callable[..., Tree], params: Tensors, batch: Arrays, *rest: Any) -> Tree:
+        if self.groups == 1:
+            return function(params, batch, *rest)
+
+        def own(*args: Any) -> Tree:
+            return _map(lambda x: x[None], function(*args))
+
+        everywhere, divided = PartitionSpec(), PartitionSpec(DATA)
+        mapped = jax.shard_map(
+            own,
+            mesh=self._mesh,
+            in_specs=(everywhere, divided, *[everywhere] * len(rest)),
+            out_specs=divided,
+            axis_names={DATA},
+            check_vma=False,
+        )
+        found: Tree = mapped(params, batch, *rest)
+        return found
+
+    def summed(self, tree: Tree) -> Tree:
+        return tree if self.groups == 1 else _map(lambda x: jnp.sum(x, 0), tree)
+
+    def pinned_by_group(self, tree: Tree) -> Tree:
+        def pinned(path: Any, array: Any) -> Any:
+            return jax.lax.with_sharding_constraint(array, self._by_group(path, np.shape(array)[1:]))
+
+        mapped: Tree = jax.tree_util.tree_map_with_path(pinned, tree)
+        return mapped
+
+    def specs_by_group(self, tree: Tree) -> Tree:
+        def spec(path: Any, array: Any) -> jax.ShapeDtypeStruct:
+            own = self._by_group(path, array.shape)
+            return jax.ShapeDtypeStruct((self.groups, *array.shape), array.dtype, sharding=own)
+
+        mapped: Tree = jax.tree_util.tree_map_with_path(spec, tree)
+        return mapped
+
     def fetched(self, tree: Tree) -> Tree:
         if jax.process_count() == 1:
             return super().fetched(tree)
@@ -202,6 +261,11 @@ class SharedPlacement(Placement):
         while axes and axes[-1] is None:
             axes.pop()
         return NamedSharding(self._mesh, PartitionSpec(*axes))
+
+    def _by_group(self, path: Sequence[Any], shape: tuple[int, ...]) -> NamedSharding:
+        """How an array is divided that each group has one of."""
+        within = self._sharding(path, shape, False).spec
+        return NamedSharding(self._mesh, PartitionSpec(DATA, *within))
 
 
 ONE_DEVICE = Placement()

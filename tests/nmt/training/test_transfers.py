@@ -119,7 +119,7 @@ def test_ten_updates_copy_batches_ahead_and_wait_for_the_update_before(
         # While this update is computed: the figures of the one before, then what the next one needs.
         assert before[0] == "get" and [array.shape for array in before[1]] == [(), (), ()]
         assert [kind for kind, _ in copied] == ["put", "put"] * PARTS + ["put"]
-        assert [len(arrays) for _, arrays in copied] == [1, 10] * PARTS + [1]
+        assert [len(arrays) for _, arrays in copied] == [1, 11] * PARTS + [1]
         assert {type(array) for _, arrays in copied for array in arrays} == {np.ndarray}
     updates = [traffic.events[end][1] for end in ends]
     fetched = [traffic.events[end + 1][1] for end in ends[1:]]

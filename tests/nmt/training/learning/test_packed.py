@@ -17,7 +17,7 @@ from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch, pad
 from nmt.text.layouts import PADDED
 from nmt.text.packing import whole_rows
-from nmt.training.learning.batch_arrays import packed_arrays, padded_arrays, specs_of
+from nmt.training.learning.batch_arrays import packed_arrays, padded_arrays, part_of_group, specs_of
 from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.settings import objective_of
 
@@ -63,8 +63,12 @@ def batch_of(model: Model, rows: int = 8, length: int = 10) -> Batch:
 
 
 def gradient(objective: Objective, given: dict[str, Any], groups: int = 1) -> tuple[Any, float, float]:
-    function = jax.jit(objective.differentiated(specs_of(given), groups))
-    found = function(objective.model.params, given, np.array([0, 7, 3, 0], np.uint32), 1.0)
+    parts = [part_of_group(given, group, groups) for group in range(groups)]
+    labels = objective.labels(given)
+    function = jax.jit(objective.differentiated(specs_of(parts[0] | labels)))
+    draws = np.array([0, 7, 3, 0], np.uint32)
+    each = [function(objective.model.params, part, draws, 1.0, labels) for part in parts]
+    found = jax.tree.map(lambda *of_parts: sum(of_parts), *each)
     return found.gradients, float(found.cost), float(found.labels)
 
 
