@@ -68,7 +68,8 @@ class DividedOutput:
         """
         try:
             if not self.is_joined:
-                notes = [part.note for part in self.parts if part.is_complete]
+                # Each is read once: another process may have joined, and remove them now.
+                notes = [note for part in self.parts if (note := part.note).is_complete(part.path)]
                 if len(notes) < len(self.parts):
                     return self.is_joined
                 self._write(notes, whole)
@@ -84,8 +85,8 @@ class DividedOutput:
             if whole:
                 output.write(whole(sums).encode() + b"\n")
             else:
-                for part in self.parts:
-                    part.copy(output)
+                for part, note in zip(self.parts, notes, strict=True):
+                    part.copy(note, output)
         rows, size = sum(note.rows for note in notes), os.path.getsize(self.path)
         Note(self.run, rows, size, sums=sums, complete=True).write(self.path)
 

@@ -173,10 +173,9 @@ class Part:
                 raise
             writer.note(complete=True)
 
-    def copy(self, output: BinaryIO) -> None:
-        """Append the part to ``output``. PartError if it is not what was noted."""
+    def copy(self, note: Note, output: BinaryIO) -> None:
+        """Append the part to ``output``. PartError if it is not what ``note`` says."""
         with open(self.path, "rb") as file:
-            note = self.note
             if _copied(file, note.bytes, output) != note.checksum:
                 raise PartError(
                     f"{self.path} is not what its writer noted, {note.bytes} bytes with the checksum "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -205,8 +207,8 @@ def test_two_that_join_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         write(one, share)
     copy, copied = Part.copy, []
 
-    def late(part: Part, output: BinaryIO) -> None:
-        copy(part, output)
+    def late(part: Part, note: Note, output: BinaryIO) -> None:
+        copy(part, note, output)
         copied.append(part)
         if len(copied) == 1:
             assert other.join()
@@ -214,6 +216,31 @@ def test_two_that_join_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Part, "copy", late)
     assert one.join() and len(copied) == 4
     assert (tmp_path / "out").read_bytes() == WHOLE * 3
+    assert names(tmp_path) == ["out", "out" + parts.NOTE]
+
+
+@pytest.mark.parametrize("whole", [None, lambda sums: f"{sums['rows']}"], ids=["parts", "sums"])
+@pytest.mark.parametrize("moment", range(8))
+def test_the_other_removes_the_parts_at_any_moment(
+    moment: int, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other joins before or after this one opens a file."""
+    one, other = (DividedOutput(str(tmp_path / "out"), 1, RUN) for _ in range(2))
+    write(one, 0)
+    moments = iter(range(100))
+
+    @contextmanager
+    def opening(*words: Any) -> Iterator[Any]:
+        if next(moments) == moment:
+            assert other.join(whole)
+        with open(*words) as file:
+            if next(moments) == moment:
+                assert other.join(whole)
+            yield file
+
+    monkeypatch.setattr(parts, "open", opening, raising=False)
+    assert one.join(whole)
+    assert (tmp_path / "out").read_bytes() == (b"6\n" if whole else WHOLE)
     assert names(tmp_path) == ["out", "out" + parts.NOTE]
 
 
@@ -242,7 +269,7 @@ def test_an_error_of_the_disk_is_no_join_of_another(tmp_path: Path, monkeypatch:
     output = DividedOutput(str(tmp_path / "out"), 1, RUN)
     write(output, 0)
 
-    def full(part: Part, output: BinaryIO) -> None:
+    def full(part: Part, note: Note, output: BinaryIO) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Part, "copy", full)
