@@ -132,7 +132,7 @@ def naming(name: str) -> Iterator[None]:
         raise
 
 
-class _Output(io.FileIO):
+class OutputFile(io.FileIO):
     """A file to write, whose errors name it."""
 
     def write(self, data: Any, /) -> int:
@@ -147,7 +147,7 @@ def open_output(path: str) -> Iterator[BinaryIO]:
     if path in STANDARD_OUTPUT:
         yield _open(sys.stdout, "standard output").buffer
         return
-    with io.BufferedWriter(_Output(path, "wb")) as stream:
+    with io.BufferedWriter(OutputFile(path, "wb")) as stream:
         if path.endswith(".gz"):
             with gzip.GzipFile(path, "wb", fileobj=stream) as packed:
                 yield cast(BinaryIO, packed)

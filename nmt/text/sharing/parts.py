@@ -7,6 +7,7 @@ line, and compares the checksum of the rest: what a dead machine or a second wri
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from mgraph.errors import MGraphError
 from mgraph.files.items import replacing
 from nmt.runtime.file_locks import lock_file
 from nmt.settings import OptionError
+from nmt.text.lines import OutputFile, naming
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +123,8 @@ class PartWriter:
 
     def note(self, complete: bool = False) -> None:
         """Note how far the part is."""
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            os.fsync(self._file.fileno())
         replace(self._done, complete=complete).write(self._path)
         self._noted = time.monotonic()
 
@@ -150,12 +153,13 @@ class Part:
 
     @contextmanager
     def writing(self) -> Iterator[PartWriter | None]:
-        """Go on with the part; it is complete if the block ends well. None if another process does.
+        """Go on with the part; it is complete if the block ends well. None if another process does. An
+        OSError of its file names it.
 
         However the block ends, what was written is noted. Where files cannot be locked, only the checksum
         shows that there were two writers.
         """
-        with open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+        with io.BufferedRandom(OutputFile(self.path, "r+b", opener=_made)) as file:
             try:
                 lock_file(file.fileno())
             except BlockingIOError:
@@ -190,6 +194,11 @@ class Part:
         problem = "is not what its writer noted" if size else "is gone, or empty"
         logger.warning("[shares] %s %s: begun anew", self.path, problem)
         return Note(self.run)
+
+
+def _made(path: str, flags: int) -> int:
+    """Open a file, which is made if it is not there."""
+    return os.open(path, flags | os.O_CREAT, 0o666)
 
 
 def _copied(file: BinaryIO, size: int, output: BinaryIO | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,21 @@ def test_what_ends_with_an_error_is_noted(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert output.parts[0].note.rows == 1 and not output.parts[0].is_complete
     assert write(output, 0) == 1
+
+
+def test_a_part_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    output = DividedOutput(str(tmp_path / "out"), 1, RUN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(OSError, match="File too large") as caught, output.parts[0].writing() as part:
+        assert part is not None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
+        try:
+            for _ in range(60):
+                part.write("one", {})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == output.parts[0].path
+    assert output.parts[0].note.rows == 37
 
 
 @pytest.mark.usefixtures("noted")
