@@ -84,8 +84,6 @@ def _check_model(path: str) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise OptionError(f"--model {path}: there is no directory {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):  # fail now, not after hours of training
-        raise OptionError(f"--model {path}: the directory {folder} is not writable")
 
 
 def _check_schedule(options: TrainOptions) -> None:

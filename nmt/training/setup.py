@@ -16,7 +16,7 @@ from mgraph.files.parameter_files import read_items
 from nmt.models import Dropouts, Model
 from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import check_options, find_type
-from nmt.settings import require_readable
+from nmt.settings import OptionError, require_readable
 from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
 from nmt.settings.train import TRAIN, after_divergence, new_model_options
@@ -34,23 +34,30 @@ from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import Grouping
 from nmt.training.validation.validation import check_validation
-from nmt.training.vocabularies import check_vectors, check_vocabs, require_streams, word_vectors
+from nmt.training.vocabularies import (
+    check_vectors,
+    check_vocabs,
+    require_streams,
+    require_vocabs_writable,
+    word_vectors,
+)
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
 
 logger = logging.getLogger(__name__)
 
 
-def check_training(options: TrainOptions, *, validates: bool = True) -> None:
+def check_training(options: TrainOptions, *, first: bool = True) -> None:
     """Validate the options before training begins, custom fallbacks included.
 
-    validates: whether this process would validate, as the first of several does.
+    first: whether this process is the first of several, or alone. The others neither validate nor write.
 
     ``OSError`` for a file that cannot be read or written, ``OptionError`` or another ``MGraphError`` for
     invalid values. Reads no text and starts no device.
     """
     for one in (options, *(after_divergence(options, fallback) for fallback in options.custom_fallbacks)):
         _check(one)
-        if validates:
+        if first:
+            _check_outputs(one)
             check_validation(one)
 
 
@@ -73,6 +80,14 @@ def _check(options: TrainOptions) -> None:
     check_settings(options)
     Scheduler(options, TrainingState(options.learn_rate, loaded=True))  # computes no rate yet
     Grouping(options, lambda: 1.0)
+
+
+def _check_outputs(options: TrainOptions) -> None:
+    """Fail now, not after hours of training, if files cannot be written."""
+    folder = os.path.dirname(options.model) or "."
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OptionError(f"--model {options.model}: the directory {folder} is not writable")
+    require_vocabs_writable(options)
     check_reports(options)
 
 

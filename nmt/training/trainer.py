@@ -67,7 +67,7 @@ class Trainer:
 
         options = self.options
         launch = launched(options.num_processes, options.process_id)
-        check_training(options, validates=not launch.index)
+        check_training(options, first=not launch.index)
         with nullcontext() if launch.index else training_lock(options.model):  # the first process writes
             try:
                 self._start(launch)

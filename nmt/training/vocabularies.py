@@ -168,6 +168,13 @@ def check_vocabs(options: TrainOptions) -> None:
             _require_new(path, [stream for stream in streams if stream.path == path], options)
 
 
+def require_vocabs_writable(options: TrainOptions) -> None:
+    """``OSError`` if a vocabulary is missing and cannot be created."""
+    for stream in _streams(options):
+        if not os.path.exists(stream.path):
+            require_writable("--vocabs", stream.path)
+
+
 def _check_factored(options: TrainOptions) -> None:
     """``OptionError`` for options that cannot go with factored vocabularies, and the errors of
     ``factors_of``."""
@@ -224,7 +231,6 @@ def _default_path(text: str) -> str:
 def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -> None:
     """Raise the errors of creating a vocabulary that are known without reading text."""
     check_new_vocab(path, options.sentencepiece_options)
-    require_writable("--vocabs", path)
     texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
         raise OptionError(

@@ -15,7 +15,9 @@ import pytest
 
 from nmt import Scorer, Trainer, Translator, cli, load_model, numbers
 from nmt.files import export
-from nmt.settings import OptionError, require_folder, require_readable, require_writable
+from nmt.settings import TRAIN, OptionError, require_folder, require_readable, require_writable
+from nmt.settings.config import parse
+from nmt.training.setup import check_training
 from tests.helpers.places import ROOT
 
 MODEL, VOCAB = str(numbers.model_dir() / "model.npz"), str(numbers.model_dir() / "vocab.spm")
@@ -246,6 +248,17 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     require_readable("--input", [str(pipe)])
+
+
+@pytest.mark.usefixtures("folder")
+def test_only_the_first_of_several_processes_must_be_able_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parse(TRAIN, f"{TEXTS} --log-json dir".split()[1:])
+    with pytest.raises(OSError, match=r"Is a directory \(--log-json\)"):
+        check_training(options)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(OptionError, match=r"--model m\.npz: the directory \. is not writable"):
+        check_training(options)
+    check_training(options, first=False)
 
 
 def test_nothing_is_started_by_looking(tmp_path: Path) -> None:

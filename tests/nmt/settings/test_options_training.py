@@ -277,12 +277,6 @@ def test_what_cannot_be_meant_is_refused(files: str, words: str, reason: str) ->
     assert reason in str(error.value)
 
 
-def test_a_model_needs_a_directory_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OptionError, match=r"--model model\.npz: the directory \. is not writable"):
-        train("")
-
-
 def test_what_changes_nothing_is_said_once_by_name() -> None:
     values = train("--sqlite --ulr-dim-emb 3 --comet-mix --no-nccl --sync-sgd -w 4000")
     assert list(notices(TRAIN, values)) == [
