@@ -82,6 +82,7 @@ def _scoring(options: ScoreOptions) -> Work:
     from nmt.search.scorer import Scorer, Total
 
     scorer = Scorer(options)
+    scorer.require_inputs(len(options.train_sets))
 
     def work(texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> Results:
         for result in scorer.scores(*texts, first=first, done=done):

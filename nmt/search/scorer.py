@@ -195,13 +195,18 @@ class Scorer(MadeAnew):
             return with_feature(result.entry, f"{self.options.n_best_feature}= {significant(value)}", fields)
         return score_line(value, fields)
 
-    def _rows(self, texts: tuple[Iterable[str | bytes], ...], done: int) -> ParallelLines | NBestRows:
-        """The rows of all streams after those that are done."""
+    def require_inputs(self, number: int) -> None:
+        """OptionError unless ``number`` is the expected number of texts."""
         tsv = self.options.tsv
         wanted = 1 if tsv else self.streams
-        if len(texts) != wanted:
+        if number != wanted:
             needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
-            raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
+            raise OptionError(f"--train-sets: {needed}, got {number}")
+
+    def _rows(self, texts: tuple[Iterable[str | bytes], ...], done: int) -> ParallelLines | NBestRows:
+        """The rows of all streams after those that are done."""
+        self.require_inputs(len(texts))
+        tsv = self.options.tsv
         names = ["text"] if tsv else [*source_names(self.model.sources), "target"]
         if self.options.n_best:
             return NBestRows(texts[:-1], texts[-1], done)

@@ -410,6 +410,20 @@ def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:
     assert text.read_bytes() == b"six\n"
 
 
+@pytest.mark.parametrize("shares", [[], ["--shares", "2"]], ids=["whole", "shares"])
+@pytest.mark.parametrize("command", ["decode -i text text", "score -t text"])
+def test_another_number_of_texts_leaves_the_output_as_it_is(
+    mgraph, tmp_path, monkeypatch, command: str, shares: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "out"):
+        (tmp_path / name).write_bytes(b"six\none\n")
+    result = mgraph(*command.split(), *SMALL, "-o", "out", *shares)
+    assert result.code == 2 and re.search("are needed .source., got 2|needs 2 texts, got 1", result.err)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text"]
+    assert (tmp_path / "out").read_bytes() == b"six\none\n"
+
+
 def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
     graph = ExpressionGraph()
     x = graph.param("x", (2,), inits.ones())
