@@ -137,14 +137,15 @@ class Part:
 
     @property
     def note(self) -> Note:
-        """Its note; one of nothing if there is none. OptionError if it is another run's."""
+        """Its note; one of nothing if there is none, or another run did no row. OptionError if it did."""
         found = Note.read(self.path) or Note(self.run)
-        if differ := found.differing(self.run):
+        differ = found.differing(self.run)
+        if differ and found.rows:
             raise OptionError(
                 f"{self.path} was begun with another value of {', '.join(differ)}: "
                 "give another --output, or remove the parts with their notes to begin anew"
             )
-        return found
+        return Note(self.run) if differ else found
 
     @property
     def is_complete(self) -> bool:

@@ -7,7 +7,7 @@ import logging
 import resource
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -142,6 +142,19 @@ def test_parts_of_another_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="--n-best"), other.parts[0].writing():
         pass
     assert DividedOutput(path, 2, RUN).parts[0].is_complete
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_part_without_rows_is_of_no_run(complete: bool, tmp_path: Path) -> None:
+    """Another run failed at its first row, or its text had none."""
+    other = DividedOutput(str(tmp_path / "out"), 1, {"beam-size": 6})
+    with nullcontext() if complete else pytest.raises(ZeroDivisionError), other.parts[0].writing():
+        if not complete:
+            raise ZeroDivisionError
+    assert other.parts[0].is_complete == complete
+    output = DividedOutput(str(tmp_path / "out"), 1, RUN)
+    assert list(output.missing([0])) == [0] and write(output, 0) == 0
+    assert output.join() and Path(output.path).read_bytes() == WHOLE
 
 
 def test_a_joined_output_of_another_run_is_refused(tmp_path: Path) -> None:
