@@ -203,7 +203,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         whole, rest = divmod(matrix.shape[0 if self.trans_b else 1], self.chunk)
         if whole:
             size = self.chunk
-            start, _ = jax.lax.scan(lambda s, i: (add(s, i * size, size), None), start, jnp.arange(whole))
+            numbers = jnp.arange(whole, dtype=jnp.int32)  # as labels are
+            start, _ = jax.lax.scan(lambda s, i: (add(s, i * size, size), None), start, numbers)
         return add(start, whole * self.chunk, rest) if rest else start
 
 

@@ -63,9 +63,10 @@ class PoolingOp(WindowNodeOp):
         return self._over_windows(x, -jnp.inf, jax.lax.max)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        wide = accumulable(adj)
-        dx = self._spread(wide, x) if self.mode == "avg" else self._to_largest(unless_nan(val, wide), x)
-        return (dx.astype(x.dtype),)
+        adj = accumulable(adj)
+        if self.mode == "avg":
+            return (self._spread(adj, x).astype(x.dtype),)
+        return (self._to_largest(unless_nan(accumulable(val), adj), x).astype(x.dtype),)
 
     def _spread(self, adj: Array, x: Array) -> Array:
         """For each element its share of the adjoints of all windows that contain it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..node import Node
@@ -17,7 +18,7 @@ from .structure import cast
 
 def accumulator(dtype: Any) -> Any:
     """The type in which numbers of ``dtype`` are accumulated: float32 for 16-bit ones, else their own."""
-    return jnp.promote_types(dtype, jnp.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
+    return np.promote_types(dtype, np.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
 
 
 def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:

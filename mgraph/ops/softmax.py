@@ -220,7 +220,7 @@ class CrossEntropyNodeOp(LossNodeOp):
         return gradient.astype(logits.dtype), None
 
     def _inner(self, logits: Array) -> Any:
-        return jnp.promote_types(logits.dtype, self.to.dtype if self.to else jnp.float32)
+        return np.promote_types(logits.dtype, self.to.dtype if self.to else np.float32)
 
 
 def cross_entropy(

@@ -176,7 +176,7 @@ def _shaped(leaf: Any) -> str:
 
 def _wider(tree: Any) -> Any:
     """16-bit floats as float32: moments, and an ``eps`` of 1e-8, need the precision."""
-    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+    return jax.tree.map(lambda x: x.astype(np.promote_types(x.dtype, np.float32)), tree)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,20 @@ def test_float64_is_not_cut_on_the_way(operator: type[NaryNodeOp]) -> None:
     assert narrow_types(operator) == set()
 
 
+@pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("type_", ["bfloat16", "float16", "float32", "float64"])
+def test_types_are_never_mixed(operator: type[NaryNodeOp], type_: str) -> None:
+    """Not even inside a rule: strict promotion of types, a setting of JAX, refuses that."""
+    for case in operator.cases:
+        if case.through:
+            continue
+        node = make_operator(operator, dict(case.fields))
+        values = [v.astype(type_) if v.dtype == np.float64 else v for v in case.values()]
+        run = partial(value_and_gradients, node, "rules", tuple(v.dtype == type_ for v in values))
+        with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+            jax.make_jaxpr(run)(*values)
+
+
 def test_a_cut_would_be_seen() -> None:
     class CutNodeOp(UnaryNodeOp):
         type = "cut"

@@ -60,7 +60,9 @@ def test_results_with_scores_and_attention(plain) -> None:
             plain.translate(LINES, n_best=count)
 
 
-@pytest.mark.parametrize("options", [{}, {"beam_size": 1, "output_sampling": ["topk"], "seed": 1}])
+@pytest.mark.parametrize(
+    "options", [{"precision": "bfloat16"}, {"beam_size": 1, "output_sampling": ["topk"], "seed": 1}]
+)
 def test_strict_promotion_of_types_changes_nothing(options: dict[str, Any]) -> None:
     expected = translator("left-right", **options).translate(LINES)
     with jax.numpy_dtype_promotion("strict"):
