@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
 from nmt.settings import Command, OptionError, Options, option
-from nmt.settings.config import notices
+from nmt.settings.config import log_notices
 from nmt.settings.printing import about, help_text
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
@@ -53,8 +53,7 @@ def write(output: BinaryIO, text: str) -> None:
 def greet(command: Command[C], argv: Sequence[str], options: C) -> None:
     """Log the command line, and which options have no effect."""
     logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
-    for notice in notices(command, options):
-        logger.warning("%s", notice)
+    log_notices(command, options)
 
 
 def report_programs(before: CompileStats) -> None:

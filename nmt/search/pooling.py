@@ -15,7 +15,7 @@ from nmt.models.pooled import PooledModel
 from nmt.runtime import compilation_cache, devices
 from nmt.search.few_batches import KEPT_NUMBERS, FewBatches
 from nmt.settings import OptionError, require_files, require_readable
-from nmt.settings.config import Command
+from nmt.settings.config import Command, log_notices
 from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
 from nmt.text.batches import pad, windows
 from nmt.text.fields import FieldEncoder
@@ -121,7 +121,12 @@ def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given
     """
     more = {**given, "vocabs": vocabs} if vocabs else given
     said = isinstance(model, kind)
-    options: Chosen = command.changed(model, more) if said else command.from_python({"model": model, **more})
+    options: Chosen
+    if said:
+        options = command.changed(model, more)
+    else:
+        options = command.from_python({"model": model, **more})
+        log_notices(command, options)
     check_pooling(options)
     compilation_cache.use(options.compilation_cache)
     if said or options.chooses_device:

@@ -14,7 +14,7 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.made_anew import MadeAnew
 from nmt.search.scoring import Scoring
 from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
-from nmt.settings.config import takes
+from nmt.settings.config import log_notices, takes
 from nmt.settings.model_options import described_model
 from nmt.text.batches import windows
 from nmt.text.output import (
@@ -118,6 +118,7 @@ class Scorer(MadeAnew):
             options = SCORE.changed(model, more)
         else:
             options = SCORE.from_python({"model": model, **more})
+            log_notices(SCORE, options)
         self.options: ScoreOptions = options
         check_scoring(options)
         self.alignment = read_alignment(options.alignment)

@@ -27,7 +27,7 @@ from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.search.states import States, encode_sentences
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
-from nmt.settings.config import takes
+from nmt.settings.config import log_notices, takes
 from nmt.settings.model_options import described_model
 from nmt.settings.option import options_of
 from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts, Precision
@@ -103,6 +103,7 @@ class Translator(MadeAnew):
             options = DECODE.changed(models, more)
         else:
             options = DECODE.from_python({"models": models, **more})
+            log_notices(DECODE, options)
         self.options: DecodeOptions = options
         check_decoding(options)
         read_risk(options, self._utility)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thres
 origin-language ssplit-mode ssplit-prefix-file target-language
 """.split()
 
+logger = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=Options)
 F = TypeVar("F", bound=Callable[..., None])
@@ -303,6 +305,12 @@ def notices(command: Command[C], options: C) -> Iterator[str]:
         yield f"ignored where the model file has its own, without --ignore-model-config: {' '.join(saved)}"
     if getattr(options, "relative_paths", False) and not command.goes_on:
         yield "--relative-paths counts inside configuration files only, as in Marian"
+
+
+def log_notices(command: Command[C], options: C) -> None:
+    """Warn in the log of given options that have no effect."""
+    for notice in notices(command, options):
+        logger.warning("%s", notice)
 
 
 def read_command_line(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:

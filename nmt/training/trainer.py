@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from nmt.runtime import compilation_cache, devices
 from nmt.runtime.launchers import Launch, launched
 from nmt.settings import TRAIN, TrainOptions
-from nmt.settings.config import notices, takes
+from nmt.settings.config import log_notices, takes
 from nmt.settings.option import shown
 from nmt.settings.train import after_divergence
 
@@ -46,8 +46,7 @@ class Trainer:
     def __init__(self, options: TrainOptions | None = None, /, **given: Unpack[TrainKeywords]) -> None:
         if options is None:
             options = TRAIN.from_python(given)
-            for notice in notices(TRAIN, options):
-                logger.warning("%s", notice)
+            log_notices(TRAIN, options)
         else:
             options = TRAIN.changed(options, given)
         self.options = options

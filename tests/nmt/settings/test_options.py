@@ -410,6 +410,17 @@ def test_aliases_override_an_object_of_options(command: Command) -> None:
 
 
 @pytest.mark.parametrize("made", [Translator, Scorer, Evaluator, Embedder], ids=lambda made: made.__name__)
+def test_classes_say_what_is_ignored(made: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Before they read a model; this one is missing."""
+    with pytest.raises(OSError, match=r"a\.npz"):
+        made("a.npz", ["v", "v"], dim_emb=3, char_stride=6)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "ignored, because the model file's own value counts: --char-stride",
+        "ignored where the model file has its own, without --ignore-model-config: --dim-emb",
+    ]
+
+
+@pytest.mark.parametrize("made", [Translator, Scorer, Evaluator, Embedder], ids=lambda made: made.__name__)
 def test_classes_refuse_unknown_arguments_after_an_object_of_options(made: Any) -> None:
     options = {Translator: DecodeOptions, Scorer: ScoreOptions, Evaluator: EvaluateOptions}
     with pytest.raises(TypeError, match="^unknown option mini_bach; did you mean mini_batch"):
