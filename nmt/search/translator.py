@@ -34,7 +34,7 @@ from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts,
 from nmt.text.batches import windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
-from nmt.text.parallel import ParallelLines, source_names
+from nmt.text.parallel import ParallelLines, line_number, source_names
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.factored import ENDING
@@ -280,6 +280,7 @@ class Translator(MadeAnew):
 
         first: the number of the first line, for part of a longer text; ``output_sampling`` then draws by the
         numbers of lines, else by how many this object has translated. done: how many lines are passed over.
+        OptionError unless both are whole numbers from 0.
         """
         return self._translations(texts, return_attention, n_best, first=first, done=done)
 
@@ -392,9 +393,10 @@ class Translator(MadeAnew):
         done: int = 0,
     ) -> Iterator[Translation]:
         """The translations; with ``at_once`` all lines are read before the first is translated."""
+        done = line_number("done", done)
         rows, count = self.rows(texts, done), self.count(n_best)
         before = self._seen if first is None else 0
-        start = (first or 0) + done
+        start = line_number("first", first or 0) + done
         finished: InOrder[Translation] = InOrder(start)
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows, start))
         groups = (

@@ -60,6 +60,16 @@ def test_results_with_scores_and_attention(plain) -> None:
             plain.translate(LINES, n_best=count)
 
 
+@pytest.mark.parametrize("place", [{"first": -1}, {"done": -2}, {"first": 1.5}, {"done": "1"}], ids=str)
+def test_places_in_a_longer_text_are_numbers_of_lines(plain: Translator, place: dict[str, Any]) -> None:
+    scorer = Scorer(str(SEARCH / "left-right.npz"), [SOURCE, TARGET])
+    [(name, value)] = place.items()
+    for results in plain.translations(LINES, **place), scorer.scores(LINES, LINES, **place):
+        with pytest.raises(OptionError, match=f"^{name} is a whole number from 0, got {value!r}"):
+            next(results)
+    assert next(plain.translations(LINES, first=np.int64(2), done=np.int64(1))).line == 3
+
+
 @pytest.mark.parametrize(
     "options", [{"precision": "bfloat16"}, {"beam_size": 1, "output_sampling": ["topk"], "seed": 1}]
 )
