@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nmt.numbers.corpus import HELDOUT
 from nmt.settings import Command, Options, option
 
 
@@ -12,7 +13,7 @@ class DemoOptions(Options):
 
     title = "Demo"
 
-    sentences: int = option(300, "held-out numbers to translate", least=1)
+    sentences: int = option(300, "held-out numbers to translate", least=1, most=HELDOUT)
 
 
 COMMAND = Command(

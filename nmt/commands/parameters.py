@@ -61,8 +61,12 @@ COMMAND = Command(
 
 def run(options: ParametersOptions, argv: Sequence[str]) -> None:
     """Print the list, or the page."""
-    if bool(options.model) == options.markdown:
+    if not options.model and not options.markdown:
         raise OptionError("either --model or --markdown is needed")
+    of_model = {"model": options.model, "tensor-parallel": options.tensor_parallel > 1, "json": options.json}
+    for name, given in of_model.items():
+        if options.markdown and given:
+            raise OptionError(f"--{name} cannot go with --markdown")
     if options.markdown:
         from nmt.models.page import markdown
 

@@ -15,6 +15,8 @@ DIGITS = range(1, 7)
 Pair = tuple[int, str, str]
 PIECES = 200
 """The size of the vocabulary."""
+HELDOUT = 99_893
+"""How many numbers are held out."""
 
 
 def is_heldout(number: int) -> bool:
@@ -44,9 +46,8 @@ def heldout(count: int, seed: int = 1) -> list[Pair]:
         pile = _numbers(digits, held=True)
         random.Random(f"{seed}/{digits}").shuffle(pile)
         piles.append(pile)
-    available = sum(map(len, piles))
-    if not 0 <= count <= available:
-        raise ValueError(f"expected a count from 0 to {available}, got {count}")
+    if not 0 <= count <= HELDOUT:
+        raise ValueError(f"expected a count from 0 to {HELDOUT}, got {count}")
     chosen: list[int] = []
     while len(chosen) < count:
         turn = [pile.pop() for pile in piles if pile]

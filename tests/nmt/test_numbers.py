@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt import numbers
+from nmt.cli import main as mgraph
 from nmt.numbers import corpus, english, german
 from nmt.numbers.__main__ import main
 from tests.helpers.places import DATA
@@ -143,6 +144,12 @@ def test_heldout_draw() -> None:
     assert held == numbers.heldout(200, seed=3) != numbers.heldout(200, seed=4)
     lengths = Counter(len(str(n)) for n in found)
     assert max(lengths[d] for d in range(3, 7)) - min(lengths[d] for d in range(3, 7)) <= 1
+
+
+def test_the_demo_translates_no_more_than_is_held_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sum(map(numbers.is_heldout, range(1_000_000))) == corpus.HELDOUT
+    assert mgraph(["demo", "--sentences", str(corpus.HELDOUT + 1)]) == 2
+    assert "--sentences: expected at most 99893, got 99894" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [-1, 1_000_000])

@@ -336,6 +336,9 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == markdown()
     assert main(["parameters"]) == 2
     assert "either --model or --markdown is needed" in capsys.readouterr().err
+    for words in (["-m", "model.npz"], ["--tensor-parallel", "2"], ["--json"]):
+        assert main(["parameters", "--markdown", *words]) == 2
+        assert "cannot go with --markdown" in capsys.readouterr().err
 
 
 def test_the_command_lists_the_parameters_of_a_model(
