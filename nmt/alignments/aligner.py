@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from nmt.alignments.symmetrization import JOINED, Link
 from nmt.settings import OptionError
 from nmt.settings.alignment import DIRECTIONS, AlignmentOptions
 from nmt.settings.config import options_from
+from nmt.text.lines import require_items
 from nmt.text.parallel import ParallelTextError
 
 logger = logging.getLogger(__name__)
@@ -32,10 +34,12 @@ def align(
     all others are sorted.
 
     Raises OptionError for invalid options, TypeError for unknown ones, ParallelTextError for texts of
-    different lengths.
+    different lengths, ArgumentError for a sentence that is not split into words.
     """
     settings = options_from(AlignmentOptions, options)
     sides = list(sources), list(targets)
+    for sentence in chain(*sides):
+        require_items("a sentence is a list of words", sentence)
     if len(sides[0]) != len(sides[1]):
         raise ParallelTextError(f"there are {len(sides[0])} sources, but {len(sides[1])} targets")
     return list(aligned(Pairs.of(zip(*sides, strict=True)), settings))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from nmt.search.translator import Translator
 from nmt.settings import OptionError
-from nmt.text.lines import as_bytes, without_end
+from nmt.text.lines import as_bytes, require_items, without_end
+from nmt.text.parallel import whole_number
 from nmt.text.vocabs.base import Vocab, as_text
 
 logger = logging.getLogger(__name__)
@@ -45,8 +46,10 @@ def translate_documents(
         says (Marian's ``--separator-symbol``, ``[eos]``). most_words: of a line, in words or pieces of the
         vocabulary, ``</s>`` included; 0 for the translator's ``max_length``.
 
-    Raises OptionError for a separator that a vocabulary does not have, and a model with several sources.
+    Raises OptionError for a separator that a vocabulary does not have, a model with several sources, and
+    ``most_words`` below 0; ArgumentError for a document that is not split into sentences.
     """
+    whole_number("most_words", most_words)
     if len(translator.names) != 1:
         raise OptionError(f"documents have one text, the models need {', '.join(translator.names)}")
     separator = separator or str(translator.models[0].options.separator_symbol)
@@ -55,7 +58,10 @@ def translate_documents(
         if vocab[separator] == vocab.unk_id:
             raise OptionError(f"the separator {separator!r} is not a word of {vocab!r}")
     limit = most_words or translator.options.max_length
-    texts = [[as_text(without_end(as_bytes(line))) for line in document] for document in documents]
+    texts = []
+    for sentences in documents:
+        require_items("a document is a list of sentences", sentences)
+        texts.append([as_text(without_end(as_bytes(line))) for line in sentences])
     parts = list(_parts(texts, source, limit))
     lines = [f" {separator} ".join(part.sentences) for part in parts]
     found = [["" for _ in document] for document in texts]

@@ -26,7 +26,7 @@ from nmt.text.output import (
     with_feature,
     word_scores_field,
 )
-from nmt.text.parallel import NBestRows, ParallelLines, line_number, source_names
+from nmt.text.parallel import NBestRows, ParallelLines, source_names, whole_number
 from nmt.text.sentences import LineEncoder, Sentence
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.loading import load_vocabs
@@ -169,7 +169,7 @@ class Scorer(MadeAnew):
         first: the number of their first line, for part of a longer text. done: how many lines (of the n-best
         list with ``n_best``) are passed over. OptionError unless both are whole numbers from 0.
         """
-        first, done = line_number("first", first), line_number("done", done)
+        first, done = whole_number("first", first), whole_number("done", done)
         finished: InOrder[Score] = InOrder(first + done)
         rows = self._rows(texts, done)
         samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows, first + done))

@@ -34,7 +34,7 @@ from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts,
 from nmt.text.batches import windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
-from nmt.text.parallel import ParallelLines, line_number, source_names
+from nmt.text.parallel import ParallelLines, source_names, whole_number
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.factored import ENDING
@@ -393,10 +393,10 @@ class Translator(MadeAnew):
         done: int = 0,
     ) -> Iterator[Translation]:
         """The translations; with ``at_once`` all lines are read before the first is translated."""
-        done = line_number("done", done)
+        done = whole_number("done", done)
         rows, count = self.rows(texts, done), self.count(n_best)
         before = self._seen if first is None else 0
-        start = line_number("first", first or 0) + done
+        start = whole_number("first", first or 0) + done
         finished: InOrder[Translation] = InOrder(start)
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows, start))
         groups = (

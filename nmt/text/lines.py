@@ -54,14 +54,20 @@ def is_utf8(line: bytes) -> bool:
     return True
 
 
+def require_items(expected: str, value: object) -> None:
+    """ArgumentError, which says what was ``expected``, for what is no iterable, and for a single ``str`` or
+    ``bytes``, whose characters would each become an item."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ArgumentError(f"{expected}, got {value!r:.80}")
+
+
 def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
     """The lines of a binary stream or of any iterable of lines, as bytes without line ends.
 
     Each line is yielded as soon as it is read, so a pipe is answered line by line. ArgumentError for a single
     ``str`` or ``bytes``, whose characters would each become a line.
     """
-    if isinstance(stream, str | bytes) or not isinstance(stream, Iterable):
-        raise ArgumentError(f"a text is a list, a file or another iterable of lines, got {stream!r:.80}")
+    require_items("a text is a list, a file or another iterable of lines", stream)
     return (without_end(as_bytes(line)) for line in stream)
 
 

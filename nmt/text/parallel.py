@@ -32,7 +32,7 @@ def source_names(sources: int) -> list[str]:
     return ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
 
 
-def line_number(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
     """The argument ``name``; OptionError unless it is a whole number from 0."""
     if not (isinstance(value, int | np.integer) and value >= 0):
         raise OptionError(f"{name} is a whole number from 0, got {value!r}")

@@ -63,7 +63,7 @@ class Curves:
         """The figures in a file of ``--log-json``; CurvesError, with the line, if it is not one."""
         points: dict[tuple[str, str], dict[int, float]] = {}
         last: dict[str, int] = {}
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 kind, update, figures = _record(line, f"{os.fspath(path)}, line {number}")
                 if update <= last.get(kind, -1):  # resumed

@@ -47,6 +47,11 @@ class Trainer:
         if options is None:
             options = TRAIN.from_python(given)
             log_notices(TRAIN, options)
+        elif not isinstance(options, TrainOptions):
+            raise TypeError(
+                f"expected options by name, as Trainer(model='model.npz', ...), or TrainOptions first, "
+                f"got {options!r:.80}"
+            )
         else:
             options = TRAIN.changed(options, given)
         self.options = options

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nmt
+from mgraph import ArgumentError
 from nmt.alignments import pairs
 from nmt.alignments.diagonal import feature, partition, slope
 from nmt.alignments.model import best_links, digamma
@@ -226,6 +227,8 @@ def test_wrong_arguments_are_named() -> None:
         nmt.align([["a"]], [["b"], ["c"]])
     with pytest.raises(OptionError, match="iterations must be at least 1"):
         nmt.align([["a"]], [["b"]], iterations=0)
+    with pytest.raises(ArgumentError, match="a sentence is a list of words, got 'c d'"):
+        nmt.align([["a", "b"]], ["c d"])
 
 
 def test_links_as_text_are_read() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mgraph import ArgumentError
 from nmt import OptionError, Translator, translate_documents
 from tests.helpers.places import DATA
 
@@ -68,3 +69,11 @@ def test_lines_are_as_long_as_is_allowed(translator: Translator, monkeypatch: py
 def test_the_separator_is_a_word(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"the separator '\[sep\]' is not a word of DefaultVocab"):
         translate_documents(translator, [["a cat"]], separator="[sep]")
+
+
+def test_documents_are_lists_of_sentences(translator: Translator) -> None:
+    for documents in ["a cat"], ["a dog", "a cat"]:
+        with pytest.raises(ArgumentError, match=f"a document is a list of sentences, got '{documents[0]}'"):
+            translate_documents(translator, documents)
+    with pytest.raises(OptionError, match="most_words is a whole number from 0, got -1"):
+        translate_documents(translator, [["a cat"]], most_words=-1)

@@ -372,6 +372,9 @@ def test_an_object_of_options_says_everything() -> None:
     options = TrainOptions(train_sets=("a", "b"), dim_emb=3)
     assert Trainer(options).options == options
     assert Trainer(options, dim_emb=4).options == replace(options, dim_emb=4)
+    for other in "model.npz", {"train_sets": ["a", "b"]}:
+        with pytest.raises(TypeError, match="^expected options by name, as Trainer.*, got "):
+            Trainer(other)
     with pytest.raises(OptionError, match="--models: at least one model is needed, got 0"):
         Translator(DecodeOptions())
     with pytest.raises(OptionError, match="--vocabs: the vocabularies .* are needed, got none"):

@@ -61,6 +61,9 @@ def test_what_is_no_log_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         path.write_text('{"kind": "train", "update": 1, "cost": 2.0}\n' + bad + "\n")
         with pytest.raises(CurvesError, match="line 2: expected a line of --log-json, got "):
             nmt.Curves.read(path)
+    path.write_bytes(b"PK\xde\xad")
+    with pytest.raises(CurvesError, match="line 1: expected a line of --log-json, got "):
+        nmt.Curves.read(path)
     path.write_text("")
     with pytest.raises(CurvesError, match="has no figures"):
         nmt.Curves.read(path)
