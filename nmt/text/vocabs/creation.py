@@ -30,11 +30,20 @@ FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
     """The words of ``lines``, most frequent first, equally frequent ones by their bytes.
 
-    Only U+0020 separates words, and only a line feed ends a line.
+    Only U+0020 separates words, and only a line feed ends a line. A carriage return before it becomes part of
+    the last word, as in Marian, although texts are read without it: a warning says so.
     """
     counts: Counter[bytes] = Counter()
+    returns = 0
     for line in lines:
         counts.update(word for word in line.removesuffix(b"\n").split(b" ") if word)
+        returns += line.endswith(b"\r\n")
+    if returns:
+        logger.warning(
+            "%d lines end in CR LF: their last words enter the vocabulary with the CR, as in Marian, but "
+            "texts are read without it, so that these words may be unknown; remove the CRs from the text",
+            returns,
+        )
     return sorted(counts, key=lambda word: (-counts[word], word))
 
 

@@ -52,6 +52,13 @@ def test_text_is_read_back(words: list[str]) -> None:
     assert all(vocab.decode([vocab[word]]) == word for word in words)
 
 
+def test_carriage_returns_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """They become parts of words, as in Marian, which no text that is read has."""
+    assert counted_words([b"a b\r\n", b"a\r", b"b\n"]) == [b"a", b"a\r", b"b", b"b\r"]
+    [record] = caplog.records
+    assert record.getMessage().startswith("1 lines end in CR LF: their last words")
+
+
 def test_class_labels(tmp_path: Path) -> None:
     assert class_vocab([b"good bad good\n", b"bad good\n"], "c.yml", 2) == b"good: 0\nbad: 1"
     with pytest.raises(VocabError, match=r"^c\.yml: 2 classes in the text, expected 3"):
