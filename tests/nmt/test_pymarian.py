@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mgraph.errors import ArgumentError
-from nmt.pymarian import Evaluator, Translator, help, lines_of, words_of
+from nmt.pymarian import Evaluator, Trainer, Translator, help, lines_of, words_of
 from nmt.settings import OptionError
 from tests.helpers.places import DATA, SHIPPED
 
@@ -54,6 +55,21 @@ def test_training(agrees: Script, tmp_path: Path) -> None:
         str(DATA / "options" / name) for name in ("source.txt", "target.txt", "source.yml", "target.yml")
     ]
     agrees("train", *texts, str(tmp_path / "model.npz"))
+
+
+def test_training_in_a_thread(tmp_path: Path) -> None:
+    """Where no signal can be handled."""
+    texts = [tmp_path / name for name in ("text.en", "text.de")]
+    for path, line in zip(texts, ("one", "eins"), strict=True):
+        path.write_text(f"{line}\n")
+    vocabs = [str(SHIPPED / "vocab.spm")] * 2
+    trainer = Trainer(
+        "--dim-emb 8 --dim-rnn 8 --after-batches 1 --quiet",
+        model=str(tmp_path / "model.npz"), train_sets=[str(path) for path in texts], vocabs=vocabs,
+    )  # fmt: skip
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(trainer.train).result() == 0
+    assert (tmp_path / "model.npz").exists()
 
 
 def test_evaluation(agrees: Script) -> None:
