@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import MGraphError
+from nmt.runtime.compared import Compared
 from nmt.runtime.plots import plotting
 from nmt.text.output import alignment_field, significant, word_scores_field
 
@@ -40,8 +41,8 @@ class AttentionError(MGraphError):
     """Attention was not requested, or cannot be drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention(Compared):
     """How much each target word of a translation attended to each source word.
 
     weights: float32 ``[target word, source word]``; rows sum to 1.

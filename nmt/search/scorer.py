@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.files import load_model
 from nmt.runtime import compilation_cache, devices
+from nmt.runtime.compared import Compared
 from nmt.search.made_anew import MadeAnew
 from nmt.search.scoring import Scoring
 from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from nmt.settings.keywords import Path, Paths, ScoreKeywords
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+@dataclass(frozen=True, slots=True, eq=False)
+class Score(Compared):
     """The score of one sentence and its translation, in natural logarithms.
 
     line: its number, from 0.

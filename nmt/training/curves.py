@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import MGraphError
+from nmt.runtime.compared import Compared
 from nmt.runtime.plots import COLORS, plotting
 
 _LABELS = {
@@ -34,8 +35,8 @@ class CurvesError(MGraphError, ValueError):
     """A file is no log of figures, a figure is not in it, or it cannot be drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve(Compared):
     """One figure over the updates.
 
     name: ``cost``, ``learn_rate``, ...; of a validation the name of the metric.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import re
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.search.results import Attention, AttentionError, Hypothesis, Printing, Translation
+from nmt.search.scorer import Score
 from tests.helpers.marian_lines import float32s
 
 # Marian v1.12.42, models of two kinds: decode -b 4 --normalize 0.6 --n-best --word-scores,
@@ -89,6 +92,19 @@ class Axes:
 
     def __getattr__(self, name: str):
         return lambda *arguments, **_: self.calls.setdefault(name, arguments)
+
+
+def test_results_with_arrays_can_be_compared() -> None:
+    weights = np.eye(2, dtype=np.float32)
+    one, same, other = (
+        Translation(0, ("a",), (), attentions=(Attention(each, ("b", "</s>"), ("a", "</s>")),))
+        for each in (weights, weights.copy(), 1 - weights)
+    )
+    assert one == same and hash(one) == hash(same) and one != other and other in [one, other]
+    plain, scored = Score(0, -1.5, (-1.5,)), Score(0, -1.5, (-1.5,), attention=weights)
+    assert scored == copy.deepcopy(scored) != plain == Score(0, -1.5, (-1.5,)) and scored != one
+    assert Score(1, math.nan, ()) == Score(1, math.nan, ())
+    assert len({scored, copy.deepcopy(scored), plain}) == 2
 
 
 def test_a_plot_shows_weights_and_words() -> None:

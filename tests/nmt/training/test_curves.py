@@ -50,6 +50,11 @@ def test_a_plot_has_titles_and_labels(tmp_path: Path, dark: bool) -> None:
     pyplot.close("all")
 
 
+def test_curves_can_be_compared(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.json")
+    assert nmt.Curves.read(path) == nmt.Curves.read(path)
+
+
 def test_what_is_no_log_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "train.json")
     with pytest.raises(CurvesError, match="no figure 'chrf', but cost, learn_rate, epoch, bleu"):
