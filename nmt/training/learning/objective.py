@@ -291,9 +291,9 @@ class Objective:
 
     def labels(self, batch: Arrays) -> Arrays:
         """How many labels a whole batch has, which its parts are to be given beside their own arrays."""
-        mask = batch[f"mask{self.model.sources}"]
-        links = batch.get("alignment", jnp.zeros((1, 1, 1)))
-        if not self.packs:
+        target = self.model.sources
+        mask, links = batch[f"mask{target}"], batch.get("alignment", jnp.zeros((1, 1, 1)))
+        if f"places{target}" not in batch:  # those of packed sentences are without padding
             links = links * mask[..., None]
         counts = (jnp.sum(counted).reshape(1) for counted in (mask, links))
         return dict(zip(LABELS, counts, strict=True))

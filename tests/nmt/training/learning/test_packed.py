@@ -122,15 +122,17 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
+    ("name", "key", "kind"),
     [
-        ("transformer", "decoder_l1_context_Wq"),
-        pytest.param("s2s", "decoder_Wc_att", marks=pytest.mark.slow),
+        ("transformer", "decoder_l1_context_Wq", "scaled"),
+        pytest.param("transformer", "decoder_l1_context_Wq", "sum", marks=pytest.mark.slow),
+        pytest.param("s2s", "decoder_Wc_att", "mean", marks=pytest.mark.slow),
     ],
 )
-def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
+def test_guided_alignment_is_laid_out(name: str, key: str, kind: str) -> None:
+    """Also the costs that are divided by all labels of a batch are the sums of its parts."""
     model = model_of(name)
-    objective = Objective(model, LossOptions(alignment_weight=0.3))
+    objective = Objective(model, LossOptions(alignment_weight=0.3, multi_loss_type=kind))
     wanted = (np.random.default_rng(2).random((8, 10, 10)) < 0.1).astype(np.float32)
     weights = np.random.default_rng(1).uniform(0, 2, (8, 10)).astype(np.float32)
     batch = replace(batch_of(model), alignment=wanted, weights=weights)
