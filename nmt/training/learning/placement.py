@@ -198,7 +198,8 @@ class SharedPlacement(Placement):
             mesh=self._mesh,
             in_specs=(everywhere, divided, *[everywhere] * len(rest)),
             out_specs=divided,
-            axis_names={DATA},
+            # Of both axes if there is nothing left to divide: cuDNN's kernels are then left as they are.
+            axis_names={DATA} if self.parts > 1 else {DATA, MODEL},
             check_vma=False,
         )
         found: Tree = mapped(params, batch, *rest)
