@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.search.translator import Translator
-from nmt.settings import OptionError
+from nmt.settings import OptionError, whole_number
 from nmt.text.lines import as_bytes, require_items, without_end
-from nmt.text.parallel import whole_number
 from nmt.text.vocabs.base import Vocab, as_text
 
 logger = logging.getLogger(__name__)

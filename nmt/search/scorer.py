@@ -14,7 +14,15 @@ from nmt.runtime import compilation_cache, devices
 from nmt.runtime.compared import Compared
 from nmt.search.made_anew import MadeAnew
 from nmt.search.scoring import Scoring
-from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
+from nmt.settings import (
+    SCORE,
+    OptionError,
+    ScoreOptions,
+    products_in,
+    require_files,
+    require_readable,
+    whole_number,
+)
 from nmt.settings.config import log_notices, takes
 from nmt.settings.model_options import described_model
 from nmt.text.batches import windows
@@ -27,7 +35,7 @@ from nmt.text.output import (
     with_feature,
     word_scores_field,
 )
-from nmt.text.parallel import NBestRows, ParallelLines, source_names, whole_number
+from nmt.text.parallel import NBestRows, ParallelLines, source_names
 from nmt.text.sentences import LineEncoder, Sentence
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.loading import load_vocabs

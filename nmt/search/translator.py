@@ -26,7 +26,15 @@ from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.search.states import States, encode_sentences
-from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
+from nmt.settings import (
+    DECODE,
+    DecodeOptions,
+    OptionError,
+    products_in,
+    require_files,
+    require_readable,
+    whole_number,
+)
 from nmt.settings.config import log_notices, takes
 from nmt.settings.model_options import described_model
 from nmt.settings.option import options_of
@@ -34,7 +42,7 @@ from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts,
 from nmt.text.batches import windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
-from nmt.text.parallel import ParallelLines, source_names, whole_number
+from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.factored import ENDING

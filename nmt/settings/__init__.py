@@ -16,6 +16,7 @@ from nmt.settings.option import require_folder as require_folder
 from nmt.settings.option import require_readable as require_readable
 from nmt.settings.option import require_tempdir as require_tempdir
 from nmt.settings.option import require_writable as require_writable
+from nmt.settings.option import whole_number as whole_number
 from nmt.settings.sections import DECODE as DECODE
 from nmt.settings.sections import SCORE as SCORE
 from nmt.settings.sections import DecodeOptions as DecodeOptions

@@ -435,6 +435,13 @@ def require_tempdir(folder: str) -> None:
         raise OptionError(f"--tempdir {folder}: there is no such directory")
 
 
+def whole_number(name: str, value: Any) -> int:
+    """The argument ``name``; OptionError unless it is a whole number from 0."""
+    if not (isinstance(value, int | np.integer) and value >= 0):
+        raise OptionError(f"{name} is a whole number from 0, got {value!r}")
+    return int(value)
+
+
 def _require_access(mode: int, place: str, option: str, path: str) -> None:
     """OSError for ``path`` unless ``place``, itself or the folder it would be in, may be used in this way."""
     if not os.access(place, mode):

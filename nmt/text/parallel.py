@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
-
-import numpy as np
 
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError
@@ -30,13 +27,6 @@ class CorpusError(MGraphError, ValueError):
 def source_names(sources: int) -> list[str]:
     """The names of the source texts in messages."""
     return ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
-
-
-def whole_number(name: str, value: Any) -> int:
-    """The argument ``name``; OptionError unless it is a whole number from 0."""
-    if not (isinstance(value, int | np.integer) and value >= 0):
-        raise OptionError(f"{name} is a whole number from 0, got {value!r}")
-    return int(value)
 
 
 class ParallelLines:

@@ -16,8 +16,6 @@ Arrays = dict[str, Any]
 """A batch as the arguments of a program, by the names of the graph's inputs."""
 SENTENCES = "sentences"
 """The array that has for each sentence, group by group, its number in the batch."""
-LABELS = "words", "links"
-"""The arrays, ``(1,)``, that tell a part of a batch how many labels all of it has."""
 
 
 def padded_arrays(batch: Batch) -> Arrays:

@@ -35,7 +35,7 @@ from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout, RecurrentLayout
 from nmt.text.packing import tiers
-from nmt.training.learning.batch_arrays import LABELS, SENTENCES, Arrays, packed_arrays, padded_arrays
+from nmt.training.learning.batch_arrays import SENTENCES, Arrays, packed_arrays, padded_arrays
 from nmt.training.update import Tensors
 
 NO_LABELS: Mapping[str, Any] = MappingProxyType({})
@@ -59,10 +59,11 @@ class LossOptions:
 
 
 class Labels(NamedTuple):
-    """How many labels the costs of words and of links sum over, float32 nodes of shape ``(1,)``."""
+    """How many labels the costs of words and of links sum over: float32 nodes or arrays ``(1,)``. A part of a
+    batch has those of all of it as arrays of these names."""
 
-    words: Node
-    links: Node
+    words: Any
+    links: Any
 
 
 class Target(NamedTuple):
@@ -296,7 +297,7 @@ class Objective:
         if f"places{target}" not in batch:  # those of packed sentences are without padding
             links = links * mask[..., None]
         counts = (jnp.sum(counted).reshape(1) for counted in (mask, links))
-        return dict(zip(LABELS, counts, strict=True))
+        return Labels(*counts)._asdict()
 
     def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], parts: int) -> Any:
         graph = ExpressionGraph(derivatives=self.rule_set)
@@ -317,7 +318,8 @@ class Objective:
         masked = [source._replace(mask=cast(source.mask, self.precision)) for source in sources]
         beside = inputs.get("weights"), inputs.get("alignment")
         packed = target if isinstance(target, PackedText) else None
-        labels = Labels(*(inputs[name] for name in LABELS)) if inputs.keys() >= {*LABELS} else None
+        names = Labels._fields
+        labels = Labels(*(inputs[name] for name in names)) if inputs.keys() >= {*names} else None
         wanted = Target(target.ids, target.mask, *beside, packed, labels)
         return training_loss(model, masked, wanted, self.loss, parts=parts)
 

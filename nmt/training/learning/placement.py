@@ -167,14 +167,10 @@ class SharedPlacement(Placement):
         return _put(numbers, self._everywhere)
 
     def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
-        specs = specs_of(batch)
-        return {
-            name: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=self._by_rows)
-            for name, spec in specs.items()
-        }
+        return {name: _spec(spec, self._by_rows) for name, spec in specs_of(batch).items()}
 
     def specs(self, tree: Tree) -> Tree:
-        return self._map(lambda a, where: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where), tree)
+        return self._map(_spec, tree)
 
     def placed(self, tree: Tree) -> Tree:
         return self._map(_put, tree)
@@ -209,19 +205,11 @@ class SharedPlacement(Placement):
         return tree if self.groups == 1 else _map(lambda x: jnp.sum(x, 0), tree)
 
     def pinned_by_group(self, tree: Tree) -> Tree:
-        def pinned(path: Any, array: Any) -> Any:
-            return jax.lax.with_sharding_constraint(array, self._by_group(path, np.shape(array)[1:]))
-
-        mapped: Tree = jax.tree_util.tree_map_with_path(pinned, tree)
-        return mapped
+        return self._map(jax.lax.with_sharding_constraint, tree, by_group=True)
 
     def specs_by_group(self, tree: Tree) -> Tree:
-        def spec(path: Any, array: Any) -> jax.ShapeDtypeStruct:
-            own = self._by_group(path, array.shape)
-            return jax.ShapeDtypeStruct((self.groups, *array.shape), array.dtype, sharding=own)
-
-        mapped: Tree = jax.tree_util.tree_map_with_path(spec, tree)
-        return mapped
+        each = _map(lambda a: jax.ShapeDtypeStruct((self.groups, *a.shape), a.dtype), tree)
+        return self._map(_spec, each, by_group=True)
 
     def fetched(self, tree: Tree) -> Tree:
         if jax.process_count() == 1:
@@ -238,12 +226,17 @@ class SharedPlacement(Placement):
             for leaf in jax.tree.leaves(tree)
         )
 
-    def _map(self, function: Any, tree: Tree, *, shard_state: bool | None = None) -> Tree:
-        """``function(array, sharding)`` of each array."""
+    def _map(
+        self, function: Any, tree: Tree, *, shard_state: bool | None = None, by_group: bool = False
+    ) -> Tree:
+        """``function(array, sharding)`` of each array; ``by_group``: their first axis is that of groups."""
         divides = self._shard_state if shard_state is None else shard_state
 
         def placed(path: Any, array: Any) -> Any:
-            return function(array, self._sharding(path, np.shape(array), divides))
+            shape = np.shape(array)
+            if by_group:
+                return function(array, self._by_group(path, shape[1:]))
+            return function(array, self._sharding(path, shape, divides))
 
         mapped: Tree = jax.tree_util.tree_map_with_path(placed, tree)
         return mapped
@@ -289,6 +282,10 @@ def _default_device() -> jax.Device:
 def _map(function: Any, tree: Tree) -> Tree:
     mapped: Tree = jax.tree.map(function, tree)
     return mapped
+
+
+def _spec(array: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
