@@ -69,7 +69,7 @@ class Ours:
         jax.block_until_ready(self._last)
 
     def prepare(self, batch: Batch) -> None:
-        self._learner.prepare(batch)
+        self._learner.prepare([batch])
 
     def needs(self, batch: Batch) -> tuple[int, int]:
         held = self._learner.held

@@ -14,8 +14,8 @@ class CompileAhead:
 
     XLA keeps little more than one core busy with a program, and training waits for the first ones.
 
-    prepare: compiles what a batch needs, such as ``Learner.prepare``. If that fails, training fails in the
-    same way once it comes to the batch, so the error is raised there. threads: programs at once.
+    prepare: compiles what a batch needs. If that fails, training fails in the same way once it comes to the
+    batch, so the error is raised there. threads: programs at once.
     """
 
     def __init__(self, prepare: Callable[[Batch], None], threads: int) -> None:

@@ -82,7 +82,7 @@ class Session:
         sizes = fitting(self.learner, options, self._processes.least)
         begun = self.state.batches > 0
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=begun)
-        self._ahead = self._compile_ahead(placement)
+        self._ahead = self._compile_ahead()
         self.corpus = Corpus(
             options,
             vocabs,
@@ -160,13 +160,12 @@ class Session:
             setattr(self.state, name, value)
         return first is not None
 
-    def _compile_ahead(self, placement: Placement) -> CompileAhead | None:
+    def _compile_ahead(self) -> CompileAhead | None:
         """What compiles for batches that are read ahead, on a CPU: GPUs measure kernels while they compile.
-        Not for batches that are split or gathered first."""
-        whole = self.grouping.parts == 1 and not self.grouping.grows
-        if placement is ONE_DEVICE and whole and platform_of(None) == "cpu":
-            return CompileAhead(self.learner.prepare, COMPILED_AT_ONCE)
-        return None
+        Not for batches that are gathered first, and not in several processes, which make them when due."""
+        if self.grouping.grows or self._processes.count > 1 or platform_of(None) != "cpu":
+            return None
+        return CompileAhead(lambda batch: self.learner.prepare(self.grouping.split(batch)), COMPILED_AT_ONCE)
 
     def _share(self) -> Share | None:
         """The share of this process in reading the corpus."""

@@ -113,6 +113,10 @@ class Grouping:
         """In how many parts each batch is computed."""
         return 1 if self.grows else max(1, math.ceil(self.delay))
 
+    def split(self, batch: Batch) -> list[Batch]:
+        """The parts in which a batch is computed."""
+        return batch.split(self.parts) if self.parts > 1 else [batch]
+
     def begin_epoch(self) -> None:
         """Count the batches of a new epoch from now on; pending batches stay."""
         self._taken = 0
@@ -120,7 +124,7 @@ class Grouping:
     def add(self, batch: Batch) -> Group | None:
         """The next update, or None if it needs more batches."""
         if not self.grows:
-            return Group(batch.split(self.parts) if self.parts > 1 else [batch], 1)
+            return Group(self.split(batch), 1)
         self._pending.append(batch)
         self._taken += 1
         delay = self.delay if self._begun else 1.0

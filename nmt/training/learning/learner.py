@@ -29,6 +29,9 @@ from nmt.training.learning.settings import normalization_of, objective_of, step_
 from nmt.training.learning.step import DeviceState, Scalars, UpdateStep, decay_of_update
 from nmt.training.update import LearnerState, Tensors, UpdateResult
 
+Specified = tuple[Compiled, tuple[Any, ...]]
+"""A program, and its arguments or their shapes, types and shardings."""
+
 WORK = {"cpu": 5e11}
 """Floating point operations of training while one program compiles, about."""
 WORK_OF_GPU = 1e16
@@ -112,7 +115,7 @@ class Learner:
             *self.normalization.limit(number, *gradient_norms),
         )
         total: Differentiated | None = None
-        by_group = self.placement.sums_later and len(batches) > 1
+        by_group = self._by_group(len(batches))
         for i, batch in enumerate(batches):
             draws = self.placement.everywhere(run_draws(self.seed, number, [i]))
             inputs = self.placement.batch(self._own(batch)), draws
@@ -131,10 +134,12 @@ class Learner:
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
         )
 
-    def prepare(self, batch: Batch) -> None:
-        """Compile the programs of an update by one batch of this shape, unless that was done before; other
+    def prepare(self, batches: Sequence[Batch]) -> None:
+        """Compile the programs of an update by batches of these shapes, unless that was done before; other
         threads may update meanwhile, and wait for a program that they need."""
-        prepared = [program.prepare(*args) for program, args in self._programs(batch, False)]
+        programs = [self._gradient_of(batch, i, len(batches)) for i, batch in enumerate(batches)]
+        programs.append(self._update_after(len(batches)))
+        prepared = [program.prepare(*args) for program, args in programs]
         if any(prepared):
             release_freed_memory()
 
@@ -227,19 +232,33 @@ class Learner:
         """What XLA has made of the two programs of an update by a batch of this shape."""
         return tuple(program.analysed(*args) for program, args in self._programs(batch, last_of_several))
 
-    def _programs(
-        self, batch: Batch, last_of_several: bool
-    ) -> tuple[tuple[Compiled, tuple[Any, ...]], tuple[Compiled, tuple[Any, ...]]]:
-        """The two programs of an update by a batch of this shape, each with what it takes."""
-        device, scalar = self.placement.specs(self._device), jax.ShapeDtypeStruct((), np.float32)
-        zeros = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
-        draws, packed = map(self.placement.everywhere, zeros)
-        by_group = self.placement.sums_later and last_of_several
-        specs = self.placement.specs_by_group if by_group else self.placement.specs
-        total = specs(Differentiated(device.params, scalar, scalar))
-        before = total if last_of_several else None
+    def _programs(self, batch: Batch, last_of_several: bool) -> tuple[Specified, Specified]:
+        """The two programs of an update whose last batch is of this shape."""
+        count = 2 if last_of_several else 1
+        return self._gradient_of(batch, count - 1, count), self._update_after(count)
+
+    def _gradient_of(self, batch: Batch, number: int, count: int) -> Specified:
+        """The program of the gradient of a batch of this shape, the one of this number of ``count``."""
+        device = self.placement.specs(self._device)
+        draws = self.placement.everywhere(np.zeros(4, np.uint32))
+        before = self._total(count) if number else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
-        return (self._gradient(args, by_group), args), (self._update(by_group), (device, total, packed))
+        return self._gradient(args, self._by_group(count)), args
+
+    def _update_after(self, count: int) -> Specified:
+        """The program that updates by the gradient of ``count`` batches."""
+        packed = self.placement.everywhere(np.zeros(len(Scalars._fields), np.float32))
+        args = self.placement.specs(self._device), self._total(count), packed
+        return self._update(self._by_group(count)), args
+
+    def _total(self, count: int) -> Differentiated:
+        """Shapes, types and shardings of the gradient of ``count`` batches."""
+        specs = self.placement.specs_by_group if self._by_group(count) else self.placement.specs
+        return specs(Differentiated(self._device.params, np.float32(0), np.float32(0)))
+
+    def _by_group(self, count: int) -> bool:
+        """Whether groups of devices keep gradients of their own in an update by ``count`` batches."""
+        return self.placement.sums_later and count > 1
 
     @property
     def held(self) -> int:
@@ -300,7 +319,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
     def inputs(self) -> tuple[Any, ...]:
         params, scale = specs_of(self.objective.model.params), CostScale(_number(), _number(jnp.int32))
         batch = {name: jax.ShapeDtypeStruct(shape, np.dtype(kind)) for name, shape, kind in self.shapes}
-        before = None if self.first else Differentiated(params, _number(), _number())
+        before = None if self.first else _total(params, self.placement, self.by_group)
         draws = jax.ShapeDtypeStruct((4,), np.uint32)
         return before, params, scale if self.scaled else None, batch, draws
 
@@ -342,7 +361,7 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"
         params = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in self.shapes}
         state = jax.eval_shape(lambda params: new_state(params, self.step, smoothed=self.smoothed), params)
         numbers = jax.ShapeDtypeStruct((len(Scalars._fields),), np.float32)
-        return state, Differentiated(params, _number(), _number()), numbers
+        return state, _total(params, self.placement, self.by_group), numbers
 
     def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
         whole = self.placement.summed(total) if self.by_group else total
@@ -362,6 +381,12 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
         None if step.cost_scaling is None else step.cost_scaling.start(),
         errors,
     )
+
+
+def _total(params: Mapping[str, Any], placement: Placement, by_group: bool) -> Differentiated:
+    """Shapes and types of the gradient of parameters, or of those that groups of devices have each."""
+    total = Differentiated(params, _number(), _number())
+    return placement.specs_by_group(total) if by_group else total
 
 
 def _number(kind: Any = np.float32) -> jax.ShapeDtypeStruct:

@@ -158,7 +158,15 @@ class SharedPlacement(Placement):
 
     @property
     def key(self) -> Hashable:
-        return self._mesh, self._shard_state, frozenset(self._axes.items())
+        return self._named, self.parts, self._shard_state, tuple(sorted(self._axes.items()))
+
+    @property
+    def _named(self) -> Hashable:
+        """The devices; by plain values, so that programs are stored, where no other process shares them: all
+        must run the same program, but may not have the same folder."""
+        if jax.process_count() > 1:
+            return tuple(self._devices)
+        return tuple((device.platform, device.id) for device in self._devices)
 
     def batch(self, batch: Arrays) -> Arrays:
         return {name: _put(array, self._by_rows) for name, array in batch.items()}

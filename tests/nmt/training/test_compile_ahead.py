@@ -62,39 +62,40 @@ def prepared_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return lambda prepare: monkeypatch.setattr(Learner, "prepare", prepare)
 
 
-def trained(path: Path) -> bytes:
+def trained(path: Path, **options: Any) -> bytes:
     """The parameters after an epoch, by programs that are compiled anew."""
     clear_programs()
-    small_trainer(model=path, after_epochs=1, mini_batch=8, max_length=40, seed=5).train()
+    small_trainer(model=path, after_epochs=1, mini_batch=8, max_length=40, seed=5, **options).train()
     return path.read_bytes()
 
 
+@pytest.mark.parametrize("delay", [1, 2])
 def test_training_is_the_same_and_no_program_is_compiled_twice(
-    tmp_path: Path, prepared_by: Callable[[Any], None]
+    tmp_path: Path, prepared_by: Callable[[Any], None], delay: int
 ) -> None:
     threads: set[str] = set()
     prepare = Learner.prepare
 
-    def noted(learner: Learner, batch: Batch) -> None:
+    def noted(learner: Learner, batches: list[Batch]) -> None:
         threads.add(threading.current_thread().name.rpartition("_")[0])
-        prepare(learner, batch)
+        prepare(learner, batches)
 
     prepared_by(noted)
     before = compile_stats()
-    ahead = trained(tmp_path / "ahead.npz")
+    ahead = trained(tmp_path / "ahead.npz", optimizer_delay=delay)
     programs = (compile_stats() - before).misses
     assert threads == {"mgraph-compile"}
 
-    prepared_by(lambda learner, batch: None)
+    prepared_by(lambda learner, batches: None)
     before = compile_stats()
-    assert trained(tmp_path / "due.npz") == ahead
+    assert trained(tmp_path / "due.npz", optimizer_delay=delay) == ahead
     assert (compile_stats() - before).misses == programs > 2
 
 
 def test_a_failure_is_left_to_the_batch_that_needs_the_program(
     tmp_path: Path, prepared_by: Callable[[Any], None]
 ) -> None:
-    def failing(learner: Learner, batch: Batch) -> None:
+    def failing(learner: Learner, batches: list[Batch]) -> None:
         raise RuntimeError("no memory to compile with")
 
     prepared_by(failing)

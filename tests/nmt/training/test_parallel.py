@@ -41,6 +41,36 @@ TRANSFORMER = (
 # ---------------------------------------------------------------- devices
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    ["--cpu-devices 2 --optimizer-delay 2", "--cpu-devices 4 --tensor-parallel 2 --shard-state"],
+)
+def test_a_later_process_with_the_same_devices_compiles_nothing(tmp_path: Path, more: str) -> None:
+    write_texts(tmp_path, [4])
+    programs = tmp_path / "programs"
+    run = [
+        "--after-batches",
+        "2",
+        "--compilation-cache",
+        str(programs),
+        "--log-level",
+        "debug",
+        *more.split(),
+    ]
+    for name in ("first", "later"):
+        subprocess.run(training(tmp_path, name, *run, model=TRANSFORMER), env=ENVIRONMENT, check=True)
+        traced = {path: path.stat().st_mtime_ns for path in programs.glob("*/traced/*")}
+        log = (tmp_path / f"{name}.log").read_text()
+        assert "not stored" not in log
+        if name == "first":
+            written = traced
+            assert len(written) == log.count(": traced in ") > 1
+    assert traced == written
+    assert re.search(f"Compiled 0, read {len(written)} from the compilation cache", log)
+    assert (tmp_path / "later.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
+
+
 @pytest.fixture(scope="module")
 def found() -> dict:
     """What ``tests.helpers.placements`` says of each model on each placement."""
