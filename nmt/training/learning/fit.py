@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 MIB = 1 << 20
 EIGHT = 8
 """Rows per group of devices are a multiple of this, unless there are fewer."""
-FULL = 0.9
-"""The search ends once a program takes this share of the workspace."""
+FULL, AIM = 0.9, 0.96
+"""The search ends once a program takes the first share of the workspace, or more; it aims at the second."""
 GROWTH = 16
 """The largest growth of the number of rows from one measured program to the next."""
 
@@ -34,9 +34,10 @@ Memory = Callable[[int, int], int]
 class Fit:
     """How many rows fit into a workspace; called with the lengths of all streams.
 
-    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, one or two each
-    that nearly fill the workspace. Between them memory is interpolated linearly in rows and in length; it is
-    convex in both, so this never underestimates. The longest stream counts for all.
+    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, until one
+    nearly fills the workspace, which most often is the first of a length. Memory is interpolated linearly in
+    rows and in length, and extrapolated in proportion to rows; it is convex in both, and more than nothing
+    without rows, so this never underestimates. The longest stream counts for all.
 
     memory: bytes that a program needs in addition to the learner's state. workspace: bytes. step: the
     granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. groups: of
@@ -64,9 +65,9 @@ class Fit:
         least = self._least(step)
         for needs in self._needs.values():
             needs[0] = least
-        rows = EIGHT * groups * step
+        words = GROWTH * EIGHT * groups * step
         for length in self._needs:
-            rows = self._search(length, rows // length) * length
+            words = self._search(length, words // length) * length
 
     def __call__(self, lengths: tuple[int, ...]) -> int:
         """How many sentences of at most these lengths make a batch."""
@@ -134,26 +135,22 @@ class Fit:
         return float(np.interp(rows, known, [needs[have] for have in known]))
 
     def _search(self, length: int, guess: int) -> int:
-        """Measure programs of a length until one nearly fills the workspace; the rows that fit."""
+        """Measure programs of a length until one nearly fills the workspace; its rows."""
         needs, rows = self._needs[length], max(self._even(guess), self._groups)
         while rows not in needs:
-            self._look(rows, length)
-            fitting = self._estimate(length)
-            if fitting < self._groups:
+            if FULL * self._workspace <= self._look(rows, length) <= self._workspace:
+                return rows
+            if self._estimate(length) < self._groups:
                 self._least(length)
-                fitting = self._estimate(length)
-            full = max(need for need in needs.values() if need <= self._workspace)
-            if fitting < max(needs) and full >= FULL * self._workspace:
-                return max(fitting, self._groups)
-            rows = max(min(fitting, GROWTH * max(needs)), self._groups)
+            rows = max(min(self._estimate(length), GROWTH * max(needs)), self._groups)
         return rows
 
     def _estimate(self, length: int) -> int:
-        """The number of rows of a measured length that fit, by the measurements so far."""
-        steps = list(pairwise(sorted(self._needs[length].items())))
-        (r0, m0), (r1, m1) = next((step for step in steps if step[1][1] > self._workspace), steps[-1])
+        """The number of rows of a measured length to look at next, by the measurements so far."""
+        steps, aim = list(pairwise(sorted(self._needs[length].items()))), AIM * self._workspace
+        (r0, m0), (r1, m1) = next((step for step in steps if step[1][1] > aim), steps[-1])
         slope = max((m1 - m0) / (r1 - r0), 1.0)
-        return self._even(r0 + int((self._workspace - m0) / slope))
+        return self._even(r0 + int((aim - m0) / slope))
 
 
 def fitting(

@@ -383,7 +383,7 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
     )
 
 
-def _total(params: Mapping[str, Any], placement: Placement, by_group: bool) -> Differentiated:
+def _total(params: Tensors, placement: Placement, by_group: bool) -> Differentiated:
     """Shapes and types of the gradient of parameters, or of those that groups of devices have each."""
     total = Differentiated(params, _number(), _number())
     return placement.specs_by_group(total) if by_group else total

@@ -58,6 +58,14 @@ def test_batches_fit_and_nearly_fill_the_workspace(
     assert groups <= beyond and planned.needed(beyond, 300) <= workspace
 
 
+def test_one_program_of_each_further_length_is_enough_for_values_at_all_positions() -> None:
+    planned = Planned(MIB, 1 << 14, 0)
+    Fit(planned, 1000 * MIB, step=10, longest=80)
+    rows = {length: rows for rows, length in planned.asked}
+    assert [length for _, length in planned.asked][-3:] == [20, 40, 80]
+    assert all(900 * MIB < planned.needed(rows[length], length) <= 1000 * MIB for length in (20, 40, 80))
+
+
 def test_batches_that_are_divided_are_larger() -> None:
     sizes = [
         Fit(Planned(0, 1 << 14, 0), 100 * MIB, step=10, longest=50, multiplier=multiplier)((20, 20))
