@@ -53,7 +53,10 @@ class DividedOutput:
 
     def missing(self, shares: Sequence[int]) -> Iterator[int]:
         """Those of ``shares`` whose parts are not complete when it is their turn; none once the output is
-        there."""
+        there. OptionError, before the first, if another run has begun any part."""
+        if not self.is_joined:
+            for part in self.parts:
+                part.check_run()
         for share in shares:
             # In this order: complete parts are removed when the output is there.
             if not self.parts[share].is_complete and not self.is_joined:

@@ -135,6 +135,10 @@ class Part:
     def __init__(self, path: str, run: Run) -> None:
         self.path, self.run = path, run
 
+    def check_run(self) -> None:
+        """OptionError if another run did a row of it."""
+        _ = self.note
+
     @property
     def note(self) -> Note:
         """Its note; one of nothing if there is none, or another run did no row. OptionError if it did."""

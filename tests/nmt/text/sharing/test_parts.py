@@ -133,10 +133,11 @@ def test_parts_of_another_run_are_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     write(DividedOutput(path, 2, RUN), 0)
     other = DividedOutput(path, 2, {"beam-size": 6, "input": RUN["input"], "n-best": True})
-    with pytest.raises(
-        OptionError, match="part-000-of-002 was begun with another value of --beam-size, --n-best"
-    ):
-        list(other.missing([0]))
+    for share in (0, 1):  # also where its own part is not begun, before work that could not be joined
+        with pytest.raises(
+            OptionError, match="part-000-of-002 was begun with another value of --beam-size, --n-best"
+        ):
+            list(other.missing([share]))
     with pytest.raises(OptionError, match="--n-best"):
         other.join()
     with pytest.raises(OptionError, match="--n-best"), other.parts[0].writing():
