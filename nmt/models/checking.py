@@ -41,7 +41,11 @@ def check_parameters(options: ModelOptions, shapes: Shapes) -> None:
 
 
 def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
-    """The options, with sizes that the file omits or sets to 0 inferred from ``shapes``."""
+    """The options, with sizes that the file omits or sets to 0 inferred from ``shapes``.
+
+    Where no parameter tells the size of a vocabulary, it becomes that of another one, or 1: its table is
+    missing, which ``check_parameters`` reports with the option that needs it.
+    """
     streams = len(TYPES[options.type].encoders) + 1
     if not any(options.dim_vocabs):
         options = replace(options, dim_vocabs=(0,) * streams)
@@ -49,7 +53,9 @@ def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
         return options
     told = _told_sizes(_possible(options, shapes), shapes)
     unsaid = {n: size for n, size in told.items() if n not in TRAINING and not _given(n, options)}
-    return _with_sizes(options, unsaid)
+    options = _with_sizes(options, unsaid)
+    likely = max(*options.dim_vocabs, 1)
+    return replace(options, dim_vocabs=tuple(size or likely for size in options.dim_vocabs))
 
 
 def _possible(options: ModelOptions, shapes: Shapes) -> dict[str, Parameter]:

@@ -248,6 +248,17 @@ def test_sizes_that_no_option_says_are_told_by_the_parameters(tmp_path: Path) ->
     assert load_model(path, options=ModelOptions(type="s2s")).options == S2S
 
 
+def test_a_table_that_is_missing_is_listed_whatever_its_size(tmp_path: Path) -> None:
+    """Its size cannot be told; it is no invalid ``dim-vocabs``."""
+    path = tmp_path / "old.npz"
+    tied = dataclasses.replace(TRANSFORMER, dim_vocabs=(11, 11), tied_embeddings_all=True)
+    write_npz(path, {name: np.asarray(value) for name, value in create_model(tied).params.items()})
+    with pytest.raises(ParameterError) as error:
+        load_model(path, options=dataclasses.replace(tied, dim_vocabs=(0, 0), tied_embeddings_all=False))
+    assert "Wemb (11, 4): exists with tied-embeddings-src, or with tied-embeddings-all" in str(error.value)
+    assert "encoder_Wemb (11, 4): needed with no tied-embeddings-src" in str(error.value)
+
+
 def test_positions_are_as_many_as_the_file_has() -> None:
     extra = MappingProxyType({"transformer-train-positions": True, "max-length": 7})
     options = dataclasses.replace(TRANSFORMER, extra=extra)
