@@ -245,6 +245,8 @@ def traced_function(
         return own, reason(e)
     if wide.no_reverse != own.no_reverse:
         return own, wide.no_reverse
+    if wide.faults:  # of a rule that casts to its own type
+        return own, "; ".join(wide.faults)
     return wide, ""
 
 

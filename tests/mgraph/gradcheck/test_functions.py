@@ -251,6 +251,18 @@ def test_a_function_that_takes_no_float64_is_checked_in_its_own_type() -> None:
     assert not check_gradients(lambda x: jax.lax.add(wrong_vjp(x), table), X).ok
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_a_rule_that_casts_to_the_type_of_its_argument_is_checked_in_it(factor: float) -> None:
+    def cast(x: Any) -> Any:
+        return jnp.sin(x).astype(jnp.float32)
+
+    rule = with_vjp(lambda x, g: (factor * g * jnp.cos(x)).astype(jnp.float32), cast)
+    report = check_gradients(rule, X)
+    assert objections(report) == (set() if factor == 1 else {"jax", "differences"}), report
+    assert "gradient float32[3] by an input float64[3]" in report.note
+    assert "computed in float32" in report.note
+
+
 def test_rules_of_optax_are_right() -> None:
     scores = np.array([[0.2, 1.5, -0.3], [0.1, 0.4, 0.9]], np.float32)
     labels = np.array([[0.0, 0.3, 0.7], [1.0, 0.0, 0.0]], np.float32)
