@@ -51,7 +51,7 @@ class PackedWords(NamedTuple):
 def laid_out(x: Node, packing: PackedWords | None) -> Node:
     """``x (rows, width, dim)``, the words of packed sentences, as ``(batch, length, dim)``.
 
-    None for sentences that are laid out already.
+    Without a ``packing`` sentences are laid out already: ``x`` itself.
     """
     if packing is None:
         return x

@@ -176,8 +176,8 @@ def _(self: MeanSqrNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
 
 
 def std(x: Node, axis: Axes = 0) -> Node:
-    """The standard deviation of the N elements along ``axis``, one or several: ``rms(x - mean(x))``, divided
-    by N.
+    """The standard deviation of the N elements along ``axis``, one or several: ``rms(x - mean(x))``,
+    over N, not N - 1.
 
     Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
     to float32 for the whole of it.
@@ -191,8 +191,8 @@ def std(x: Node, axis: Axes = 0) -> Node:
 
 
 def var(x: Node, axis: Axes = 0) -> Node:
-    """The variance of the N elements along ``axis``, one or several: the mean of ``(x - mean(x))^2``, divided
-    by N.
+    """The variance of the N elements along ``axis``, one or several: the mean of ``(x - mean(x))^2``, over
+    N, not N - 1.
 
     Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
     to float32 for the whole of it.
