@@ -112,7 +112,8 @@ class GraphSettings:
         return self._element_type
 
     def set_inference(self, inference: bool) -> None:
-        """In inference there are no gradients and no dropout."""
+        """In inference there are no gradients, and layers drop nothing. Operators such as ``dropout`` do, as
+        in Marian."""
         self._inference = inference
 
     def is_inference(self) -> bool:

@@ -40,7 +40,8 @@ def dropout(
 
     ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
     ``x``'s sizes along ``axes`` and 1 elsewhere, and broadcasts to ``x``. ``p = 0`` or no mask returns ``x``.
-    Each call makes a new mask, drawn at each run. ``ArgumentError`` for an invalid probability.
+    Each call makes a new mask, drawn at each run, also in inference graphs, where layers ask for none.
+    ``ArgumentError`` for an invalid probability.
 
     Shape: that of ``x``.
     Gradient: ``adj mask``.
