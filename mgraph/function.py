@@ -77,7 +77,7 @@ class Function(Generic[R]):
     ``{name: array}`` of the parameters' shapes, ``inputs`` a sequence in the order of ``inputs`` or a
     dictionary, ``key`` a ``jax.random`` key for graphs with random nodes. It works under ``jax.jit``,
     ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule set that
-    differentiation meets: with ``"jax"`` forward mode (``jax.jvp``, ``jax.hessian``) works too.
+    differentiation meets: with ``"jax"`` forward mode (``jax.jvp``, ``jax.jacfwd``) works too.
 
     The function keeps no node but the parameters: the graph may be cleared or changed afterwards. Where the
     graph checkpoints gradients, those of ``pure`` are checkpointed too, at the same nodes.
