@@ -97,4 +97,6 @@ def _check(model: MetricModel, params: dict[str, np.ndarray]) -> None:
             lines.append(f"{name} has the shape {array.shape}, expected {needed[name]}")
     if lines:
         said = "".join(f"\n  {line}" for line in lines)
-        raise ParameterError(f"the parameters are not those of a {model.type} model with these options{said}")
+        raise ParameterError(
+            f"the parameters are not those of a model of type {model.type} with these options{said}"
+        )

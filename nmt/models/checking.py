@@ -36,7 +36,7 @@ def check_parameters(options: ModelOptions, shapes: Shapes) -> None:
         *_listed("told otherwise by the shapes", _told(options, needed, shapes) if misshapen else ()),
     ]
     raise ParameterError(
-        f"the parameters are not those of a {options.type} model with these options{''.join(lines)}"
+        f"the parameters are not those of a model of type {options.type} with these options{''.join(lines)}"
     )
 
 

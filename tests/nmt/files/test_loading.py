@@ -71,7 +71,7 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
     with pytest.raises(ParameterError) as error:
         load_model(path)
     assert str(error.value).splitlines() == [
-        f"{path}: the parameters are not those of a s2s model with these options",
+        f"{path}: the parameters are not those of a model of type s2s with these options",
         "  2 missing:",
         "    encoder_bi_U (6, 12): needed with enc-cell gru",
         "    encoder_bi_Ux (6, 6): needed with enc-cell gru",
