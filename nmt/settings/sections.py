@@ -356,7 +356,7 @@ class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     config: tuple[str, ...] = again(General, "config", python="Translator.from_config reads the file")
     devices: tuple[str, ...] = again(Devices, "devices", help="numbers of the GPUs to use, or all")
     workspace: int = again(General, "workspace", 512)
-    seed: int = option(0, "seed of --output-sampling; 0: a different one in each run")
+    seed: int = option(0, "seed of --output-sampling and --mbr-samples; 0: a different one in each run")
     mini_batch: int = again(BatchOptions, "mini_batch", 1)
     maxi_batch: int = again(BatchOptions, "maxi_batch", 1)
     maxi_batch_sort: str = again(BatchOptions, "maxi_batch_sort", "none")
