@@ -11,6 +11,7 @@ from nmt.commands.common import write
 from nmt.commands.pooling import reading
 from nmt.settings import OptionError
 from nmt.settings.metrics import EVALUATE, EvaluateOptions
+from nmt.text.lines import open_output
 from nmt.text.parallel import ParallelLines
 
 logger = logging.getLogger(__name__)
@@ -32,19 +33,21 @@ def run(options: EvaluateOptions, argv: Sequence[str]) -> None:
 
 def _print(options: EvaluateOptions, argv: Sequence[str], scored: Scored) -> None:
     """Print the scores of lines, and their average."""
-    with reading(EVALUATE, options, argv) as (texts, output):
+    with reading(EVALUATE, options, argv) as texts:
         lines, whole = scored(options, texts)
-        for scores in lines:
-            if options.average != "only":
-                write(output, _line(scores, options.width))
-        if options.average != "skip":
-            write(output, _line(whole(), options.width))
+        with open_output(options.output) as output:
+            for scores in lines:
+                if options.average != "only":
+                    write(output, _line(scores, options.width))
+            if options.average != "skip":
+                write(output, _line(whole(), options.width))
 
 
 def _by_model(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
     from nmt.search.evaluator import Evaluator, average
 
     evaluator, found = Evaluator(options), list[tuple[float, ...]]()
+    evaluator.require_inputs(len(texts))
 
     def lines() -> Iterator[tuple[float, ...]]:
         for result in evaluator.scores(*texts):

@@ -13,7 +13,7 @@ from nmt.commands.common import greet, report_programs, require_distinct
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, require_files, require_readable, require_writable
 from nmt.settings.metrics import EmbedOptions, EvaluateOptions
-from nmt.text.lines import open_input, open_output
+from nmt.text.lines import open_input
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def reading(
     command: Command[Any], options: EvaluateOptions | EmbedOptions, argv: Sequence[str]
-) -> Iterator[tuple[list[BinaryIO], BinaryIO]]:
-    """The opened texts and the output of a run. OptionError or OSError, before anything is loaded, unless
-    they can be used."""
+) -> Iterator[list[BinaryIO]]:
+    """The opened texts of a run. OptionError or OSError, before anything is loaded, unless they and the
+    output can be used; the output is opened by the command, after loading, so that no error empties it."""
     by_model = options.vocabs or options.model != type(options).model
     if by_model or not getattr(options, "metrics", ()):
         require_files("--model", [options.model], options.vocabs)
@@ -35,7 +35,6 @@ def reading(
     with logging_as(options), ExitStack() as files:
         greet(command, argv, options)
         began, programs = time.perf_counter(), compile_stats()
-        texts = [files.enter_context(open_input(path)) for path in options.train_sets]
-        yield texts, files.enter_context(open_output(options.output))
+        yield [files.enter_context(open_input(path)) for path in options.train_sets]
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)

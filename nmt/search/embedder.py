@@ -69,11 +69,16 @@ class Embedder(MadeAnew):
 
     def vectors(self, *texts: Iterable[str | bytes]) -> Iterator[SentenceVector]:
         """The vectors of streams of lines, in order, ``mini_batch * maxi_batch`` lines at a time."""
-        names = ["text"] if self.options.tsv else ["text", "other text"][: self.model.streams]
-        if len(texts) != len(names):
-            raise OptionError(f"--train-sets: expected {len(names)} text(s), got {len(texts)}")
+        self.require_inputs(len(texts))
+        names = ("text", "other text")[: len(texts)]
         for line, found, problem in self._pooling.lines(self.encoder, texts, names, self.options.maxi_batch):
             yield SentenceVector(line, found, problem)
+
+    def require_inputs(self, number: int) -> None:
+        """OptionError unless ``number`` is the expected number of texts."""
+        wanted = 1 if self.options.tsv else self.model.streams
+        if number != wanted:
+            raise OptionError(f"--train-sets: expected {wanted} text(s), got {number}")
 
     def _paths(self) -> Sequence[str]:
         """The vocabulary of each text: one serves both of a pair."""

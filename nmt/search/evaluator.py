@@ -91,14 +91,18 @@ class Evaluator(MadeAnew):
 
     def scores(self, *texts: Iterable[str | bytes]) -> Iterator[MetricScore]:
         """The scores of streams of lines, in order, ``mini_batch * maxi_batch`` lines at a time."""
-        names = ", ".join(self.names)
-        if self.options.tsv and len(texts) != 1:
-            raise OptionError(f"--tsv takes one text with the fields {names}, got {len(texts)} texts")
+        self.require_inputs(len(texts))
         wanted = ("fields",) if self.options.tsv else self.names
-        if len(texts) != len(wanted):
-            raise OptionError(f"--train-sets: expected {len(wanted)} texts ({names}), got {len(texts)}")
         for line, found, problem in self._pooling.lines(self.encoder, texts, wanted, self.options.maxi_batch):
             yield MetricScore(line, tuple(map(float, found)), problem)
+
+    def require_inputs(self, number: int) -> None:
+        """OptionError unless ``number`` is the expected number of texts."""
+        names = ", ".join(self.names)
+        if self.options.tsv and number != 1:
+            raise OptionError(f"--tsv takes one text with the fields {names}, got {number} texts")
+        if not self.options.tsv and number != len(self.names):
+            raise OptionError(f"--train-sets: expected {len(self.names)} texts ({names}), got {number}")
 
 
 def average(results: Iterable[tuple[float, ...]], numbers: int = 1) -> tuple[float, ...]:

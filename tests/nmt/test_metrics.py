@@ -238,3 +238,24 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--vocabs: the vocabularies of the sources and the target are needed" in capsys.readouterr().err
     with pytest.raises(VocabError, match=r"words.spm: \d+ pieces, but .*model.npz has 200 ids"):
         Embedder(NUMBERS, str(DATA / "vocab" / "words.spm"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", "-m", str(FOLDER / "comet-qe.txt"), "-v", VOCAB, VOCAB, "-t", "text", "text"],
+        ["evaluate", "-m", NUMBERS, "-v", VOCAB, VOCAB, "--like", "comet-qe"],
+        ["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "-t", "text", "text", "text"],
+        ["embed", "-m", model("bleurt"), "-v", VOCAB, "-t", "text"],
+        ["embed", "-m", NUMBERS, "-v", VOCAB, "-t", "text", "text"],
+    ],
+    ids=["no model", "no metric", "too many texts", "no vectors", "too many for vectors"],
+)
+def test_what_cannot_run_leaves_the_output_as_it_is(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "out"):
+        Path(name).write_bytes(b"three\n")
+    assert main([*words, "-o", "out"]) in (1, 2)
+    assert Path("out").read_bytes() == b"three\n"
