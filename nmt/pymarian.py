@@ -20,7 +20,7 @@ from mgraph.errors import ArgumentError
 from nmt.commands import dispatch, embed, train
 from nmt.runtime.log import logging_as
 from nmt.search import evaluator, translator
-from nmt.settings import DECODE, TRAIN, OptionError
+from nmt.settings import DECODE, TRAIN, OptionError, whole_number
 from nmt.settings.config import parse
 from nmt.settings.metric_options import METRICS
 from nmt.settings.metrics import AVERAGES, EMBED, EVALUATE
@@ -29,6 +29,8 @@ from nmt.text.lines import as_bytes
 
 MOST_SETTINGS = 8
 """How many sets of options that calls override are kept ready."""
+Row = str | bytes | Sequence[str | bytes]
+"""Texts to score: separated by tabs, or one by one."""
 
 
 def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
@@ -170,20 +172,22 @@ class EvaluatorBinding:
 
     def evaluate(
         self,
-        input_lines: Iterable[str | Sequence[str]],
+        input_lines: Iterable[Row],
         average: str = "skip",
         batch_size: int | None = None,
     ) -> Iterator[float]:
         """The first score of each line, as they come.
 
         input_lines: texts separated by tabs, or sequences of texts. average: ``append`` for the mean after
-        the scores, ``only`` for the mean alone. batch_size: how many lines are read at once.
+        the scores, ``only`` for the mean alone. batch_size: how many lines are read at once; OptionError
+        unless it is a whole number.
         """
         if average not in AVERAGES:
             raise OptionError(f"average: expected {', '.join(AVERAGES)}, got {average!r}")
         found = []
-        rows, ahead = self._rows(input_lines), 2 * self._options.mini_batch * self._options.maxi_batch
-        for group in windows(rows, batch_size or ahead):
+        ahead = whole_number("batch_size", batch_size or 0)
+        ahead = ahead or 2 * self._options.mini_batch * self._options.maxi_batch
+        for group in windows(self._rows(input_lines), ahead):
             for score, *_ in self._scores(group):
                 found.append((score,))
                 if average != "only":
@@ -191,24 +195,28 @@ class EvaluatorBinding:
         if average != "skip":
             yield from evaluator.average(found)
 
-    def run(self, rows: Iterable[str | Sequence[str]]) -> list[list[float]]:
+    def run(self, rows: Iterable[Row]) -> list[list[float]]:
         """All scores of each row of texts."""
         return self._scores(list(self._rows(rows)))
 
-    def _rows(self, lines: Iterable[str | Sequence[str]]) -> Iterator[tuple[str, ...]]:
-        """The texts of each line. ArgumentError unless there are lines; OptionError for a line with another
-        number of texts than the model reads."""
+    def _rows(self, lines: Iterable[Row]) -> Iterator[tuple[str | bytes, ...]]:
+        """The texts of each line. ArgumentError unless there are lines of text; OptionError for a line with
+        another number of texts than the model reads."""
         if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
             raise ArgumentError(f"expected a list of lines, got {lines!r:.80} ({type(lines).__name__})")
         names = self._evaluator.names
         for number, line in enumerate(lines, 1):
-            row = tuple(line.rstrip("\r\n").split("\t") if isinstance(line, str) else line)
+            if isinstance(line, str | bytes):
+                line = as_bytes(line).rstrip(b"\r\n").split(b"\t")
+            elif not isinstance(line, Iterable):
+                raise ArgumentError(f"row {number}: expected a line or its texts, got {line!r:.80}")
+            row = tuple(line)
             if len(row) != len(names):
                 expected = f"{len(names)} texts ({', '.join(names)})"
                 raise OptionError(f"row {number}: expected {expected}, got {len(row)}")
             yield row
 
-    def _scores(self, rows: Sequence[Sequence[str]]) -> list[list[float]]:
+    def _scores(self, rows: Sequence[Sequence[str | bytes]]) -> list[list[float]]:
         with logging_as(self._options):
             texts = zip(*rows, strict=True) if rows else [()] * len(self._evaluator.names)
             return [list(result.scores) for result in self._evaluator.scores(*texts)]

@@ -86,6 +86,13 @@ def test_rows_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert found == pytest.approx([0.112857, 0.231031], abs=5e-6)
     assert list(evaluator.evaluate([["three", "drei"]] * 2, "only")) == pytest.approx(found[:1])
     assert evaluator.run([]) == []
+    assert evaluator.run([b"three\tdrei\r\n", (b"three", "drei")]) == [found, found]
+    assert list(evaluator.evaluate(["three\tdrei"] * 3, batch_size=0)) == pytest.approx(found[:1] * 3)
+    with pytest.raises(ArgumentError, match="row 2: expected a line or its texts, got 3"):
+        evaluator.run(["three\tdrei", 3])  # type: ignore[list-item]
+    for size in (-1, 1.5, "2"):
+        with pytest.raises(OptionError, match=f"batch_size is a whole number from 0, got {size!r}"):
+            list(evaluator.evaluate(["three\tdrei"], batch_size=size))  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"row 1: expected 2 texts \(source, translation\), got 1"):
         evaluator.run([["three"]])
     with pytest.raises(OptionError, match="row 3: expected 2 texts"):
