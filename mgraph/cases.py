@@ -85,7 +85,7 @@ class Case(_Declared):
         for shape, domain in children:
             if domain == "distinct":
                 stop = start + math.prod(shape)
-                found.append(grid[..., start:stop].reshape(*lead, *shape))
+                found.append(grid[..., start:stop].reshape((*lead, *shape)))
                 start = stop
             else:
                 found.append(_draw(random, (*lead, *shape), domain))

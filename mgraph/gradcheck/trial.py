@@ -224,6 +224,7 @@ def elsewhere() -> Iterator[None]:
 def _stand_in(cls: Any) -> Any:
     """The class of an operator whose rule is the attribute ``tried``: one class for all that is tried."""
 
+    @functools.wraps(cls.backward_ops)  # for the messages about a rule that takes other arguments
     def backward_ops(self: Any, *args: Any) -> Any:
         return type(self).tried(self, *args)
 

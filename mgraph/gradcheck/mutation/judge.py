@@ -59,7 +59,8 @@ class Judge:
     def _noted(self, *args: Any) -> Any:
         """What the rule gives; the children that get a gradient are noted."""
         found = self._own(*args)
-        self._children.update(i for i, g in enumerate(found) if g is not None)
+        if isinstance(found, tuple | list):  # else an error tells
+            self._children.update(i for i, g in enumerate(found) if g is not None)
         return found
 
     def _check_rule(self) -> None:

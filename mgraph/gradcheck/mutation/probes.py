@@ -61,7 +61,7 @@ def _resized(case: Case, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -
 def _with_one(value: float) -> Callable[[np.ndarray], np.ndarray]:
     def changed(x: np.ndarray) -> np.ndarray:
         x = x.copy()
-        x[..., :1] = value
+        np.atleast_1d(x)[..., :1] = value
         return x
 
     return changed

@@ -212,6 +212,25 @@ def test_a_rule_that_is_wrong_is_not_mutated() -> None:
     assert not wrong.ok and not broken.ok
 
 
+def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -> None:
+    text = "from mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n"
+    for name, takes, gives in (
+        ("One", "adj, val, x", "(2 * adj * x,)"),
+        ("None", "adj, val, x", "None"),
+        ("Two", "adj, x", "(2 * adj * x,)"),
+    ):
+        text += (
+            f"class {name}Op(UnaryNodeOp):\n    type = '{name}'\n    cases = (Case((), domain='distinct'),)\n"
+        )
+        text += "    def forward_ops(self, x): return x * x\n"
+        text += f"    def backward_ops(self, {takes}): return {gives}\n"
+    (tmp_path / "odd_ops.py").write_text(text)
+    none, one, two = check_mutants(module=str(tmp_path / "odd_ops.py")).rows
+    assert one.verdicts and not one.problem
+    assert none.problem.endswith("expected a tuple of gradients, one per child, got None of type NoneType")
+    assert two.problem.endswith("expected backward_ops(self, adj, val, x), got backward_ops(self, adj, x)")
+
+
 class CountingOp(BentOp):
     """A rule of which no change could be told: it is another one at each call."""
 
