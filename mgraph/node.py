@@ -261,9 +261,9 @@ class Node(metaclass=NodeMeta):
         if not hasattr(type(self), "forward_ops"):
             raise GraphError(f"{type(self).__name__} declares no forward_ops")
         value = jax.eval_shape(self._traced_forward, self._numbers_spec(), *structs)
-        for part in value if isinstance(value, tuple) else (value,):
-            if not hasattr(part, "dtype"):
-                raise ElementTypeError(f"forward_ops must return an array or a tuple of them, got {value!r}")
+        parts = value if isinstance(value, tuple) else (value,)
+        if not parts or not all(hasattr(part, "dtype") for part in parts):
+            raise ElementTypeError(f"forward_ops must return an array or a tuple of them, got {value!r}")
         return spec_like(value)
 
     def _numbers_spec(self) -> Any:

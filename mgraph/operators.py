@@ -62,11 +62,13 @@ def declare(cls: Any) -> None:
 
 
 def _check_declaration(cls: Any, names: list[str]) -> None:
-    """``ArgumentError`` for an ``__init__`` or a field that would be ignored."""
+    """``ArgumentError`` for an ``__init__`` or a field that would be ignored, or a ``type`` but a name."""
     if "__init__" in vars(cls):
         raise ArgumentError(
             f"{cls.__name__}: __init__ is never called; declare a field by an annotation such as `axis: int`"
         )
+    if not isinstance(cls.type, str):
+        raise ArgumentError(f"{cls.__name__}.type: expected the operation's name, got {cls.type!r}")
     for name in names:
         if any(hasattr(base, name) for base in cls.__bases__):
             raise ArgumentError(

@@ -164,6 +164,11 @@ def test_a_field_cannot_take_the_name_of_what_every_node_has(name: str) -> None:
         type("Taken", (UnaryNodeOp,), {"__annotations__": {name: int}})
 
 
+def test_a_type_is_a_name() -> None:
+    with pytest.raises(ArgumentError, match=r"Nameless.type: expected the operation's name, got None"):
+        type("Nameless", (UnaryNodeOp,), {"type": None})
+
+
 def test_a_constructor_that_would_be_ignored_is_an_error() -> None:
     with pytest.raises(ArgumentError, match="__init__ is never called; declare a field"):
 
@@ -190,6 +195,7 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
     ("forward", "message"),
     [
         (lambda self, x: None, "must return an array or a tuple of them, got None"),
+        (lambda self, x: (), r"must return an array or a tuple of them, got \(\)"),
         (lambda self, x: [x, x], r"must return an array or a tuple of them, got \["),
         (lambda self, x: {"y": x}, r"must return an array or a tuple of them, got \{"),
         (lambda self, x: x.missing, "forward_ops failed: AttributeError: .*missing"),

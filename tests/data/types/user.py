@@ -35,11 +35,12 @@ class Distance(NaryNodeOp):
         return adj * jnp.sign(x - y), None
 
 
-class Misnamed(UnaryNodeOp):
-    type = 3  # wrong
+def misnamed() -> None:
+    class Misnamed(UnaryNodeOp):
+        type = 3  # wrong
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
-        return x * self.factor  # wrong
+        def forward_ops(self, x: jax.Array) -> jax.Array:
+            return x * self.factor  # wrong
 
 
 def right() -> float:
