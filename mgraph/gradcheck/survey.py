@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from .. import ops
 from ..cases import check_declared
-from ..errors import ArgumentError, MGraphError
+from ..errors import ArgumentError, MGraphError, told
 from ..names import meant
 from ..node import NaryNodeOp
 from ..tables import table
@@ -178,8 +178,8 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
         return OperatorRow(cls.__name__, cls.type, 0, {}, "declares no cases")
     try:
         report = check_quickly(cls, seed) if quick else check_gradients(cls, seed=seed, thorough=True)
-    except MGraphError as e:
-        return OperatorRow(cls.__name__, cls.type, cases, {}, str(e).split("\n")[0])
+    except Exception as e:  # a user's operator may raise anything
+        return OperatorRow(cls.__name__, cls.type, cases, {}, told(e))
     skipped = () if cls.gradient_is_derivative and cls.differentiable else _DERIVATIVES
     differences = largest(check.differences for check in report.checks)
     differences = {w: d for w, d in differences.items() if w not in skipped}

@@ -86,9 +86,9 @@ def smallest_failure(
     wrong = [c for c in report.checks if c.problem or chosen.intersection(c.objections)]
     if not wrong:
         return None
-    examples = [(_rank(check, chosen), check.example) for check in wrong if check.example is not None]
-    if not examples:
+    if all(check.example is None for check in report.checks):
         raise GraphError(f"{report.title}: expected a report on a node class or on a function of nodes")
+    examples = [(_rank(check, chosen), check.example) for check in wrong if check.example is not None]
     for _, example in sorted(examples, key=lambda pair: (pair[0], sum(v.size for v in pair[1].values))):
         if found := shrink(example, sorted(chosen), seconds=seconds):
             return found

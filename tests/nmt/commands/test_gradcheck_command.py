@@ -245,6 +245,39 @@ def test_a_file_with_a_wrong_case(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert err.endswith(f"domain='index:5' says where values come from ({file}:3)\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "said"),
+    [
+        ("cases = (Case((2,), through=lambda x: {}[3]),)", "", "KeyError: 3"),
+        ("cases = (Case((2,), through=lambda x: {}[3]),)", "--compiled --quick", "KeyError: 3"),
+        ("surrogate_ops = lambda self, x: {}[3]", "--quick", "KeyError: 3"),
+        ("conventions = (Convention([1.0], gradients=(['a'],)),)", "", "convention: ValueError: could not"),
+        ("forward_ops = lambda self, x: ()", "", "must return an array or a tuple of them, got ()"),
+    ],
+    ids=["case", "compiled case", "surrogate", "convention", "no output"],
+)
+def test_what_one_operator_raises_leaves_the_others(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str, words: str, said: str
+) -> None:
+    raising = OWN_OPERATOR[OWN_OPERATOR.index("class") :].replace("Wave", "Raising")
+    both = OWN_OPERATOR.replace("cases import Case", "cases import Case, Convention") + raising
+    file = tmp_path / "raising_ops.py"
+    file.write_text(both.replace("RULE", "adj * jnp.cos(x)") + f"\n    {line}\n")
+    assert main(["gradcheck", "--quiet", "--module", str(file), *words.split()]) == 1
+    out, err = capsys.readouterr()
+    assert said in out and not err
+    assert "2 operators" in out and "1 wrong" in out
+
+
+def test_values_that_are_not_finite_are_compiled_without_warnings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    file = tmp_path / "endless_ops.py"
+    file.write_text(OWN_OPERATOR.replace("jnp.sin(x)", "x / 0.0").replace("RULE", "adj / 0.0"))
+    assert main(["gradcheck", "--quiet", "--module", str(file), "--compiled", "--quick"]) == 0
+    assert capsys.readouterr().err == "" and not recwarn.list
+
+
 OWN_OPERATOR = """
 import jax.numpy as jnp
 from mgraph import UnaryNodeOp
