@@ -93,6 +93,11 @@ class Trial:
         draw = self._random.standard_normal
         return [jnp.asarray(draw(v.shape) + 0.5, v.dtype) for v in self._reverse[0]]
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether no output is NaN or infinite."""
+        return all(bool(jnp.isfinite(v).all()) for v in self._reverse[0])
+
     def being(self, rule: Rule, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)`` while ``rule`` is that of the operator."""
         own = self._tried.tried

@@ -67,6 +67,8 @@ class Judge:
         again = self._source.rule()
         for case, trial in zip(self._cls.cases, self._trials, strict=True):
             objections = self._objections(trial, trial.own_gradients)
+            if objections and not trial.is_finite:
+                raise ArgumentError(f"{case}: NaN or infinity in the value at the inputs of this case")
             if objections:
                 raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
             if _difference(trial.own_gradients, trial.gradients(again)) != 0:

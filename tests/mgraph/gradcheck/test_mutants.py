@@ -231,6 +231,24 @@ def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -
     assert two.problem.endswith("expected backward_ops(self, adj, val, x), got backward_ops(self, adj, x)")
 
 
+class UndefinedOp(UnaryNodeOp):
+    """A right rule on a case without values."""
+
+    type = "undefined"
+    cases = (Case((2, 3), domain="unit"),)
+
+    def forward_ops(self, x):
+        return jnp.log(x - 2)
+
+    def backward_ops(self, adj, val, x):
+        return (adj / (x - 2),)
+
+
+def test_a_rule_is_not_blamed_for_a_value_that_is_not_finite() -> None:
+    (row,) = check_mutants(["undefined"], TRIAL).rows
+    assert row.verdict == "2x3: NaN or infinity in the value at the inputs of this case" and not row.ok
+
+
 class CountingOp(BentOp):
     """A rule of which no change could be told: it is another one at each call."""
 
