@@ -261,7 +261,7 @@ class _Examination:
         for quantity in found.keys() & expected.keys():
             values, others = found[quantity], expected[quantity]
             size = self._size(quantity, others, moves.get(quantity), n)
-            ratios = _ratios(values, others, _ROUNDINGS * float(np.finfo(element_type).eps) * size)
+            ratios = _ratios(values, others, _ROUNDINGS * _epsilon(element_type, values.dtype) * size)
             if not ratios.size:
                 continue
             at = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
@@ -287,6 +287,11 @@ class _Examination:
     def _weight(self, n: int) -> float:
         """The root of the sum of squares of the weights, for values of about 1."""
         return math.sqrt(sum(float(np.sum(a[:n] ** 2)) for a in self._adjoints))
+
+
+def _epsilon(*element_types: Any) -> float:
+    """The rounding of the coarsest floating point type: an operator may have a type of its own."""
+    return max(float(np.finfo(t).eps) for t in element_types if np.dtype(t).kind == "f")
 
 
 def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray:

@@ -118,6 +118,22 @@ def test_a_rounding_across_a_kink_is_no_error(monkeypatch: pytest.MonkeyPatch) -
     assert found == [False, True]
 
 
+class Narrow(UnaryNodeOp):
+    """A value of float32, whatever its child's element type is."""
+
+    cases = (Case((4, 3), domain="index:5"), Case((4, 3)))
+
+    def forward_ops(self, x):
+        return x.astype(jnp.float32) * 3
+
+    def backward_ops(self, adj, val, x):
+        return (3 * adj.astype(x.dtype),)
+
+
+def test_a_value_of_float32_is_not_held_to_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine(monkeypatch, Narrow, sizes=[16_385], quick=True).ok
+
+
 def test_right_operators_pass() -> None:
     report = check_compiled(["layer_normalization", "topk", "rows"], sizes=[7, 33], quick=True)
     assert report.ok and report.differences == () and 0 < max(row.largest for row in report.rows) < 0.5
