@@ -26,6 +26,7 @@ from .conventions import convention_checks
 from .example import Example, record_case, title_of
 from .functions.arguments import are_shapes
 from .functions.problem import FunctionProblem
+from .functions.rounding import narrowest
 from .functions.traced import traced_function
 from .report import NOTHING, TOLERANCES, GradientCheck, GradientReport, largest
 from .witnesses.agreement import Answer
@@ -262,12 +263,23 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings, way_out)
         unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
+        if any(c.objections for c in checks):
+            notes += _narrower(problem.gradient(settings.rule_set), problem.point)
     checks = tuple(replace(c, problem=c.problem or unknown) for c in checks)
     derived = [n for n in below if n.children and n.gradient_is_derivative]
     stops = sorted({n.type for n in derived if not n.differentiable})
     if stops and any("differences" in c.objections for c in checks):
         notes.append(f"no gradient by design: {', '.join(stops)}")
     return GradientReport(title, checks, "; ".join([*notes, *problem.notes]))
+
+
+def _narrower(gradient: Callable[..., Any], point: Sequence[Any]) -> list[str]:
+    """A note if something computes in a narrower type than float64, which all inputs have."""
+    rounding = narrowest(jax.make_jaxpr(gradient)(point))
+    if rounding.is_wide:
+        return []
+    cast = f"x.astype(jnp.promote_types(x.dtype, jnp.{rounding.type}))"
+    return [f"computed in {rounding.type}, whose rounding is wrong for float64: cast by {cast}"]
 
 
 def _failure(numbers: Callable[[], None]) -> str:
