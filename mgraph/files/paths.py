@@ -12,6 +12,8 @@ def path_text(path: str | os.PathLike[str]) -> str:
     pair, which no operating system accepts."""
     try:
         text = os.fspath(path)
+        if not isinstance(text, str):
+            raise TypeError
     except TypeError:
         raise ArgumentError(f"expected the path of a file, got a {type(path).__name__}") from None
     try:

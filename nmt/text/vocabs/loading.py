@@ -6,7 +6,10 @@ import os
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
+
 from layers import FactorGroups
+from mgraph.files.paths import path_text
 from nmt.settings import OptionError
 from nmt.settings.model_options import STREAM_TYPES
 from nmt.text.lines import read_whole
@@ -43,9 +46,9 @@ def load_vocab(
 
     Raises VocabError if the file does not fit, OSError if it cannot be read.
     """
-    path = os.fspath(path)
-    if dim < 0:
-        raise VocabError(f"{path}: expected a number of ids (dim-vocabs), 0 for all, got {dim}")
+    path = path_text(path)
+    if not (isinstance(dim, int | np.integer) and dim >= 0):
+        raise VocabError(f"{path}: expected a number of ids (dim-vocabs), 0 for all, got {dim!r}")
     if input_type not in STREAM_TYPES:
         raise VocabError(f"{path}: input-types are {' and '.join(STREAM_TYPES)}, got {input_type!r}")
     data = read_file(path)

@@ -270,6 +270,9 @@ def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
     for read in load_model, load_vocab, ExpressionGraph().load, ExpressionGraph().save:
         with pytest.raises(ArgumentError, match=r"without a NUL character, got 'a\\x00b\.npz'"):
             read("a\0b.npz")
+    for read in load_model, load_vocab, ExpressionGraph().save:
+        with pytest.raises(ArgumentError, match="expected the path of a file, got a bytes"):
+            read(b"a.npz")
 
 
 def test_an_empty_configuration_file(tmp_path: Path) -> None:

@@ -234,6 +234,9 @@ def test_files(tmp_path: Path) -> None:
         load_vocab(tmp_path / "v.fsv")
     with pytest.raises(FileNotFoundError, match="none"):
         load_vocab(tmp_path / "none.yml")
+    for wrong in -1, "a":
+        with pytest.raises(VocabError, match=f"expected a number of ids .*, got {wrong!r}"):
+            load_vocab(tmp_path / "v.yml", wrong)
 
 
 @pytest.mark.parametrize("name", PIECES)
