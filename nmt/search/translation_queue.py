@@ -80,6 +80,8 @@ class TranslationQueue:
         return_attention: bool = False,
     ) -> None:
         check_process()
+        if not isinstance(translator, Translator):
+            raise OptionError(f"translator is a Translator, got {translator!r:.80}")
         if not (type(most_lines) is int and most_lines >= 1):
             raise OptionError(f"most_lines is a whole number from 1, got {most_lines!r}")
         self.translator, self.most_lines = translator, most_lines

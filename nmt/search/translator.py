@@ -299,10 +299,11 @@ class Translator(MadeAnew):
         Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
         OptionError for a model or source that does not exist, and for lines that are too long.
         """
-        if not 0 <= model < len(self.models):
+        source, model = whole_number("source", source), whole_number("model", model)
+        if model >= len(self.models):
             raise OptionError(f"model {model} does not exist: there are {len(self.models)} model(s)")
         chosen = self.models[model]
-        if not 0 <= source < chosen.sources:
+        if source >= chosen.sources:
             raise OptionError(f"source {source} does not exist: the model has {chosen.sources} source(s)")
         encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
         samples = [encoder.sentence(number, [line]) for number, line in enumerate(read_lines(lines))]

@@ -218,6 +218,8 @@ def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
             TranslationQueue(translator, timeout=wrong)
     with pytest.raises(OptionError, match="most_lines is a whole number from 1, got 0"):
         TranslationQueue(translator, most_lines=0)
+    with pytest.raises(OptionError, match="translator is a Translator, got None"):
+        TranslationQueue(None)
 
 
 def test_closing_finishes_or_drops(translator: Translator, held: threading.Event) -> None:

@@ -130,6 +130,9 @@ def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
         plain.encode(LINES, source=1)
     with pytest.raises(OptionError, match="model 1 does not exist: there are 1"):
         plain.encode(LINES, model=1)
+    for name, wrong in ("source", "a"), ("model", -1):
+        with pytest.raises(OptionError, match=f"{name} is a whole number from 0, got {wrong!r}"):
+            plain.encode(LINES, **{name: wrong})
 
 
 def test_several_texts_and_fields_of_one_are_the_same() -> None:
