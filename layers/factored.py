@@ -61,7 +61,7 @@ class FactorGroups:
         """The number of lemmas and factors."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """The number of words: of combinations of a lemma with factors."""
         return sum(math.prod(self.sizes[group] for group in groups) for groups in self.has)

@@ -65,6 +65,14 @@ class Network(Layer):
         """The number of words of each source and of the target."""
         return self.options.dim_vocabs
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """How many ids each source and the target have: ``dim_vocabs``, but of a factored vocabulary, which
+        has lemmas and factors there, its words."""
+        factors = self.options.factors or (None,) * len(self.dim_vocabs)
+        pairs = zip(self.dim_vocabs, factors, strict=True)
+        return tuple(size if groups is None else groups.words for size, groups in pairs)
+
     def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
         """A graph for inference, without parameters."""
         return ExpressionGraph(inference=True, derivatives=derivatives)

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph import Plan, compiled
+from mgraph import ArgumentError, Plan, compiled
 from nmt.models import Model, Source
 from nmt.search.encoding import UNUSED, params_of
 from nmt.search.few_batches import FewBatches
 from nmt.search.lane_state import spec
 from nmt.text.batches import Batch, pad
+from nmt.text.parallel import source_names
 
 Streams = Sequence[Sequence[int]]
 """The ids of a sentence in every source stream, then of its translation."""
@@ -81,7 +82,7 @@ class Scoring:
     def scores(self, samples: Sequence[Streams]) -> Iterator[tuple[int, Scored]]:
         """The index of each sentence and its score, the longest first.
 
-        samples: ids with ``</s>``, at least one in every stream; ValueError otherwise.
+        samples: ids with ``</s>``, at least one in every stream; ArgumentError otherwise.
         """
         for number, scored, _ in self.scores_and_best(samples):
             yield number, scored
@@ -89,13 +90,7 @@ class Scoring:
     def scores_and_best(self, samples: Sequence[Streams]) -> Iterator[tuple[int, Scored, np.ndarray | None]]:
         """The same with the most probable word at each place, given the words before it, int32 ``(words,)``;
         None if not requested."""
-        for number, streams in enumerate(samples):
-            if len(streams) != self.model.sources + 1:
-                raise ValueError(
-                    f"sentence {number} has {len(streams)} streams, expected {self.model.sources + 1}"
-                )
-            if not all(map(len, streams)):
-                raise ValueError(f"sentence {number} has no ids in one stream, not even </s>")
+        check_ids(self.model, samples)
         pending: tuple[list[int], Any] | None = None
         for numbers, shape in self.batches([max(map(len, streams)) for streams in samples]):
             found = numbers, self._dispatched([samples[number] for number in numbers], shape)
@@ -130,8 +125,31 @@ class Scoring:
 def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
     """The log-probabilities of target ids given source ids, for each sentence; natural logarithms.
 
-    samples: ids with ``</s>``, at least one in every stream. attention: whether to return it, too.
-    Neither padding nor the other sentences change a score.
+    samples: ids with ``</s>``, at least one in every stream; ArgumentError otherwise. attention: whether to
+    return it, too. Neither padding nor the other sentences change a score.
     """
     found = dict(Scoring(model, attention=attention).scores(samples))
     return [found[number] for number in range(len(samples))]
+
+
+def check_ids(model: Model, samples: Sequence[Streams]) -> None:
+    """``ArgumentError`` for a sample without ids, at least one, of the vocabulary in each of the model's
+    streams."""
+    names, sizes = [*source_names(model.sources), "target"], model.ids
+    for number, streams in enumerate(samples):
+        if len(streams) != len(names):
+            raise ArgumentError(f"sentence {number} has {len(streams)} streams, expected {len(names)}")
+        for name, ids, size in zip(names, streams, sizes, strict=True):
+            if not len(ids):
+                raise ArgumentError(f"sentence {number} has no ids in its {name}, not even </s>")
+            try:
+                fit = min(ids) >= 0 and max(ids) < size
+            except TypeError:
+                raise ArgumentError(
+                    f"sentence {number}: expected ids in its {name}, got {ids!r:.80}"
+                ) from None
+            if not fit:
+                wrong = next(word for word in ids if not 0 <= word < size)
+                raise ArgumentError(
+                    f"sentence {number} has id {wrong} in its {name}, of which the vocabulary has {size} ids"
+                )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mgraph import ArgumentError
 from mgraph.gradcheck import DepartureReport, LossReport, check_layers, check_loss
 from nmt.models import Model
-from nmt.search.scoring import Streams
+from nmt.search.scoring import Streams, check_ids
 from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder
@@ -32,7 +32,8 @@ def check_model_gradients(
     all source streams and of the target, ``</s>`` included. See ``mgraph.gradcheck.loss`` for the comparison;
     ``float32=False`` skips float32. ``rule_set="marian"`` checks Marian's own formulas instead.
 
-    ``ArgumentError`` without samples, for the wrong number of streams, or a label smoothing outside 0 to 1.
+    ``ArgumentError`` without samples, for one without ids of each stream's vocabulary, or a label smoothing
+    outside 0 to 1.
     """
     batch = _batch(model, samples, label_smoothing)
     loss, checks = check_loss(
@@ -77,12 +78,7 @@ def _batch(model: Model, samples: Sequence[Streams], label_smoothing: float) -> 
     """The samples as one batch; see ``check_model_gradients`` for the errors."""
     if not samples:
         raise ArgumentError("expected at least one sample")
-    streams = {len(sample) for sample in samples}
-    if streams != {model.sources + 1}:
-        raise ArgumentError(
-            f"expected the ids of {model.sources} sources and a target in each sample, got"
-            f" {' or '.join(map(str, sorted(streams)))} streams"
-        )
+    check_ids(model, samples)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
     return pad(list(zip(*samples, strict=True)), target=True)

@@ -323,8 +323,12 @@ def test_arguments_that_cannot_be(model: Model) -> None:
         check_model_gradients(model, [])
     with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
         check_model_gradients(model, PAIRS, label_smoothing=2)
-    with pytest.raises(ArgumentError, match="1 sources and a target in each sample, got 1 or 2 streams"):
+    with pytest.raises(ArgumentError, match="has 1 streams, expected 2"):
         check_model_gradients(model, [*PAIRS, ([5, 0],)])
+    with pytest.raises(ArgumentError, match="sentence 0: expected ids in its source, got 'a'"):
+        check_model_gradients(model, ["ab"])
+    with pytest.raises(ArgumentError, match="sentence 0 has id 13 in its target, of which .* 13 ids"):
+        check_model_layers(model, [([5, 0], [13, 0])])
 
 
 def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, ParameterError, ShapeError, Type
+from mgraph import ArgumentError, ExpressionGraph, ParameterError, ShapeError, Type
 from nmt.files import create_model, load_model
 from nmt.models import Model, Source
 from nmt.search import few_batches
@@ -284,8 +284,16 @@ def test_equal_models_share_their_programs(plain_model: Model) -> None:
 
 def test_an_empty_side_is_an_error_and_no_pairs_are_no_scores(plain_model: Model) -> None:
     assert score(plain_model, []) == []
-    with pytest.raises(ValueError, match="sentence 1 has no ids in one stream"):
+    with pytest.raises(ValueError, match="sentence 1 has no ids in its target"):
         score(plain_model, [([0], [0]), ([0], [])])
+
+
+def test_ids_that_the_vocabularies_lack_are_named(plain_model: Model) -> None:
+    assert np.isfinite(score(plain_model, [([10, 0], [12, 0])])[0].log_prob)
+    with pytest.raises(ArgumentError, match="sentence 1 has id 11 in its source, of which .* 11 ids"):
+        score(plain_model, [([0], [0]), ([11, 0], [0])])
+    with pytest.raises(ArgumentError, match="sentence 0 has id -1 in its target, of which .* 13 ids"):
+        score(plain_model, [([0], np.array([12, -1, 0]))])
 
 
 def test_functions_are_recorded_once(plain_model: Model) -> None:
