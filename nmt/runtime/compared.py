@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Compared:
@@ -19,8 +22,27 @@ class Compared:
         return all(_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
 
     def __hash__(self) -> int:
-        values = (getattr(self, name) for name in self.__slots__)
-        return hash(tuple(value for value in values if not isinstance(value, np.ndarray)))
+        return _hash(getattr(self, name) for name in self.__slots__)
+
+
+def compared(kind: type[T]) -> type[T]:
+    """Decorate a ``NamedTuple`` with arrays: its tuples are compared as ``Compared`` are."""
+
+    def equal(self: T, other: object) -> bool:
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_equal, self, other))
+
+    def unequal(self: T, other: object) -> bool:
+        return NotImplemented if (same := equal(self, other)) is NotImplemented else not same
+
+    for name, method in (("__eq__", equal), ("__ne__", unequal), ("__hash__", _hash)):
+        setattr(kind, name, method)
+    return kind
+
+
+def _hash(values: Iterable[Any]) -> int:
+    return hash(tuple(value for value in values if not isinstance(value, np.ndarray)))
 
 
 def _equal(one: Any, other: Any) -> bool:

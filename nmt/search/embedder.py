@@ -10,6 +10,7 @@ import numpy as np
 from nmt.files import load_model
 from nmt.files.metrics import MetricFile, load_metric, read_metric
 from nmt.models.pooled import PooledModel, SentenceVectors
+from nmt.runtime.compared import compared
 from nmt.search.made_anew import MadeAnew
 from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
@@ -22,6 +23,7 @@ from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.loading import load_vocabs
 
 
+@compared
 class SentenceVector(NamedTuple):
     """The vector of one line."""
 

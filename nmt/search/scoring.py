@@ -10,6 +10,7 @@ import numpy as np
 
 from mgraph import ArgumentError, Plan, compiled
 from nmt.models import Model, Source
+from nmt.runtime.compared import compared
 from nmt.search.encoding import UNUSED, params_of
 from nmt.search.few_batches import FewBatches
 from nmt.search.lane_state import spec
@@ -22,6 +23,7 @@ Streams = Sequence[Sequence[int]]
 MINI_BATCH = 64
 
 
+@compared
 class Scored(NamedTuple):
     """A translation under a model; scores are natural logarithms."""
 

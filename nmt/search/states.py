@@ -11,10 +11,12 @@ import numpy as np
 
 from mgraph import Plan, Type, compiled
 from nmt.models import Model, Source
+from nmt.runtime.compared import compared
 from nmt.search.few_batches import FewBatches
 from nmt.text.batches import pad
 
 
+@compared
 class States(NamedTuple):
     """Encoder states of lines."""
 

@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.search.embedder import SentenceVector
 from nmt.search.results import Attention, AttentionError, Hypothesis, Printing, Translation
 from nmt.search.scorer import Score
+from nmt.search.scoring import Scored
+from nmt.search.states import States
 from tests.helpers.marian_lines import float32s
 
 # Marian v1.12.42, models of two kinds: decode -b 4 --normalize 0.6 --n-best --word-scores,
@@ -105,6 +108,15 @@ def test_results_with_arrays_can_be_compared() -> None:
     assert scored == copy.deepcopy(scored) != plain == Score(0, -1.5, (-1.5,)) and scored != one
     assert Score(1, math.nan, ()) == Score(1, math.nan, ())
     assert len({scored, copy.deepcopy(scored), plain}) == 2
+
+
+@pytest.mark.parametrize("kind", [States, SentenceVector, Scored])
+def test_tuples_with_arrays_can_be_compared(kind: type) -> None:
+    filling = np.full(len(kind._fields), 2)
+    one = kind(np.array([1, math.nan]), np.eye(2), *filling[2:])
+    same, other = copy.deepcopy(one), one._replace(**{kind._fields[1]: np.ones(2)})
+    assert one == same == tuple(one) and (one != same) is False and hash(one) == hash(same)
+    assert one != other and tuple(other) != one and one != 1 and other in [one, other]
 
 
 def test_a_plot_shows_weights_and_words() -> None:
