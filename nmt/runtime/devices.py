@@ -10,7 +10,6 @@ import ctypes
 import logging
 import os
 import platform
-import re
 import socket
 import sys
 import threading
@@ -23,7 +22,7 @@ import jax
 from mgraph import DeviceError
 from mgraph.device import check_process, started
 from nmt.runtime.cores import cores
-from nmt.runtime.launchers import Launch, detection
+from nmt.runtime.launchers import Launch, detection, is_port
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +157,7 @@ class _Joining(threading.Thread):
 def _port(coordinator: str) -> int:
     """The port of ``HOST:PORT``."""
     host, _, port = coordinator.rpartition(":")
-    if not (host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 1 << 16):
+    if not (host and is_port(port)):
         raise DeviceError(f"--coordinator: expected HOST:PORT, a port below 65536, got '{coordinator}'")
     return int(port)
 

@@ -7,6 +7,7 @@ in the same order.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from mgraph import DeviceError
 
 OPEN_MPI, SLURM, KUBERNETES = "Open MPI", "SLURM", "Kubernetes"
+_PORT, _SLURM_JOB = "JAX_COORDINATOR_PORT", "SLURM_JOB_ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ _LAUNCHERS = (
         index="SLURM_PROCID",
         count="SLURM_NTASKS",
         local_index="SLURM_LOCALID",
-        others=("SLURM_JOB_ID", "SLURM_STEP_NODELIST"),
+        others=(_SLURM_JOB, "SLURM_STEP_NODELIST"),
     ),
     _Launcher(KUBERNETES, index="JOB_COMPLETION_INDEX", others=("KUBERNETES_SERVICE_HOST",)),
 )
@@ -112,9 +114,15 @@ def launched(
 def detection(launch: Launch, environment: Mapping[str, str]) -> str | None:
     """How JAX shall find the first process: a ``cluster_detection_method``; None for JAX's own choice.
 
-    DeviceError if there is no launcher, or if JAX needs a package for it that is missing.
+    DeviceError if there is no launcher, if JAX needs a package for it that is missing, or, naming the
+    variable, if that of the port is none.
     """
+    port = environment.get(_PORT)
+    if port and not is_port(port):
+        raise DeviceError(f"{_PORT}: expected a port below 65536, got '{port}'")
     if launch.launcher == SLURM:
+        if not port:  # then JAX makes one of the number of the job
+            _number(_SLURM_JOB, environment[_SLURM_JOB])
         return "slurm"
     if launch.launcher == OPEN_MPI and not _is_open_mpi_5(environment):
         return "ompi"
@@ -125,6 +133,11 @@ def detection(launch: Launch, environment: Mapping[str, str]) -> str | None:
         _require("kubernetes", KUBERNETES, "--coordinator HOST:PORT --num-processes N")
         return None
     raise DeviceError(f"--num-processes {launch.count} needs --coordinator HOST:PORT")
+
+
+def is_port(text: str) -> bool:
+    """Whether the text is the number of a port."""
+    return bool(re.fullmatch("[0-9]{1,5}", text)) and 0 < int(text) < 1 << 16
 
 
 def _is_open_mpi_5(environment: Mapping[str, str]) -> bool:

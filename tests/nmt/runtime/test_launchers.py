@@ -100,6 +100,12 @@ def test_how_jax_finds_the_first_process(monkeypatch: pytest.MonkeyPatch) -> Non
     slurm, open_mpi, kubernetes = found(SLURM), found(OPEN_MPI), found(KUBERNETES)
     assert slurm and open_mpi and kubernetes
     assert detection(slurm, SLURM) == "slurm"
+    port = {"JAX_COORDINATOR_PORT": "4711"}
+    assert detection(slurm, SLURM | port | {"SLURM_JOB_ID": "abc"}) == "slurm"
+    with pytest.raises(DeviceError, match="SLURM_JOB_ID: expected a number from 0, got 'abc'"):
+        detection(slurm, SLURM | {"SLURM_JOB_ID": "abc"})
+    with pytest.raises(DeviceError, match="JAX_COORDINATOR_PORT: expected a port below 65536, got '65536'"):
+        detection(slurm, SLURM | {"JAX_COORDINATOR_PORT": "65536"})
     assert detection(open_mpi, OPEN_MPI | {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:1"}) == "ompi"
     for installed in (None, object()):
         monkeypatch.setattr(launchers, "find_spec", lambda name, found=installed: found)
