@@ -26,7 +26,7 @@ def reading(
     output can be used; the output is opened by the command, after loading, so that no error empties it."""
     by_model = options.vocabs or options.model != type(options).model
     if by_model or not getattr(options, "metrics", ()):
-        require_files("--model", [options.model], options.vocabs)
+        require_files("--model", [options.model], options.vocabs, of="each text")
     if not options.train_sets:
         raise OptionError("--train-sets: at least one text is needed, got none")
     require_distinct("--train-sets", options.train_sets, options.output)

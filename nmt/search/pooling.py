@@ -138,6 +138,6 @@ def check_pooling(options: EvaluateOptions | EmbedOptions) -> None:
     """Check the options before a device is started or the model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
     precision_of(options)
-    require_files("--model", [options.model], options.vocabs)
+    require_files("--model", [options.model], options.vocabs, of="each text")
     require_readable("--model", [options.model])
     require_readable("--vocabs", options.vocabs)

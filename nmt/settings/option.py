@@ -380,12 +380,17 @@ def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     return f"{prefix}{name}" + (f"; did you mean {prefix}{close[0]}?" if close else "")
 
 
-def require_files(option: str, models: Sequence[str], vocabs: Sequence[str]) -> None:
-    """OptionError unless ``option`` names a model and there are vocabularies; the model says how many."""
+def require_files(
+    option: str, models: Sequence[str], vocabs: Sequence[str], of: str = "the sources and the target"
+) -> None:
+    """OptionError unless ``option`` names a model and there are vocabularies; the model says how many.
+
+    of: what the vocabularies are of.
+    """
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
     if not vocabs:
-        raise OptionError("--vocabs: the vocabularies of the sources and the target are needed, got none")
+        raise OptionError(f"--vocabs: the vocabularies of {of} are needed, got none")
 
 
 def require_readable(option: str, paths: Iterable[str]) -> None:

@@ -235,7 +235,9 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
         main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2
     )
     assert main(["evaluate", "-m", model("comet"), "--metrics", "bleu", "-t", VOCAB, VOCAB]) == 2
-    assert "--vocabs: the vocabularies of the sources and the target are needed" in capsys.readouterr().err
+    assert "--vocabs: the vocabularies of each text are needed" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="--vocabs: the vocabularies of each text are needed, got none"):
+        Embedder(NUMBERS)
     with pytest.raises(VocabError, match=r"words.spm: \d+ pieces, but .*model.npz has 200 ids"):
         Embedder(NUMBERS, str(DATA / "vocab" / "words.spm"))
 
