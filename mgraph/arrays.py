@@ -78,6 +78,13 @@ def whole(what: str, name: str, value: Any) -> int:
         ) from None
 
 
+def checked_seed(seed: Any) -> int:
+    """``seed`` as an int; ``ArgumentError`` if it is none."""
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
+    return int(seed)
+
+
 def flag(what: str, name: str, value: Any) -> bool:
     """``value`` as the truth value ``name`` of ``what``; ``ArgumentError`` if it is neither that nor 0 or 1,
     as a number that was meant for the next argument."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import as_array, described
+from .arrays import allocating, as_array, described
 from .errors import ArgumentError, ShapeError
 from .shape import Shape, as_shape
+from .types import Type
 
 DOMAINS = ("real", "positive", "unit", "distinct", "mask", "int8", "index:n", "offsets:n")
 
@@ -74,7 +75,8 @@ class Case(_Declared):
         """One array per child, the same for the same seed: float64, for ``int8`` that, for indices and
         offsets uint32.
 
-        With ``rows``, that many examples along a new first axis.
+        With ``rows``, that many examples along a new first axis. ``ShapeError`` for more than the memory
+        holds.
         """
         random = np.random.default_rng(seed)
         lead = () if rows is None else (rows,)
@@ -88,7 +90,8 @@ class Case(_Declared):
                 found.append(grid[..., start:stop].reshape((*lead, *shape)))
                 start = stop
             else:
-                found.append(_draw(random, (*lead, *shape), domain))
+                with allocating("drawn values", (*lead, *shape), Type.float64):
+                    found.append(_draw(random, (*lead, *shape), domain))
         return found
 
     @property

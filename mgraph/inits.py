@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import as_array, described, real, refuse_traced, whole
+from .arrays import as_array, checked_seed, described, real, refuse_traced, whole
 from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
 from .files.paths import path_text
@@ -273,8 +273,10 @@ def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed
 
     Words without a vector are drawn, by ``seed``, with variance ``2 / (words + dim)``. ``normalize`` divides
     by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and line, ``ShapeError``
-    for a node that is no matrix. Source: Marian, ``inits::fromWord2vec``.
+    for a node that is no matrix, ``ArgumentError`` for a negative seed. Source: Marian,
+    ``inits::fromWord2vec``.
     """
+    seed = checked_seed(seed)
     return Fixed("from_word2vec", partial(_read, path_text(path), normalize, seed))
 
 
@@ -294,7 +296,7 @@ def from_tensor(array: Any) -> Fixed:
 
 def from_item(item: Any) -> Fixed:
     """A copy of an item of a model file (see ``mgraph.files.items``) of the node's own shape."""
-    return Fixed("from_item", partial(_given, item))
+    return Fixed("from_item", partial(_given, as_array("inits.from_item", item)))
 
 
 def _given(array: Any, shape: Shape, type_: Type) -> Any:

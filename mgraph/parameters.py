@@ -50,9 +50,7 @@ class GraphParameters(GraphSettings):
         type or is new in a graph whose parameters were loaded from a file; ``ArgumentError`` for a name that
         is not a text.
         """
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"a parameter needs a name, got {name!r}")
-        full = self._full_name(name)
+        full = self._asked(name)
         shape = as_shape(shape)
         kind = None if type is None else as_type(type)
         if full in self._parameters:
@@ -77,8 +75,9 @@ class GraphParameters(GraphSettings):
         return node
 
     def get(self, name: str) -> ParamNode | None:
-        """The parameter ``name`` of the current namespace, ``None`` without one."""
-        return self._parameters.get(self._full_name(name))
+        """The parameter ``name`` of the current namespace, ``None`` without one. ``ArgumentError`` for a
+        name that is not a text."""
+        return self._parameters.get(self._asked(name))
 
     def params(self) -> Parameters:
         """All parameters by name."""
@@ -108,6 +107,12 @@ class GraphParameters(GraphSettings):
                 made = self.new_param(full, value.shape, kind, inits.zeros(), full in fixed)
                 self._parameters.add(made)
             self._parameters[full].set_value(value)
+
+    def _asked(self, name: str) -> str:
+        """The full name of a parameter that a user asks for; ``ArgumentError`` if it is none."""
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"a parameter needs a name, got {name!r}")
+        return self._full_name(name)
 
     def _full_name(self, name: str) -> str:
         return f"{self._namespace}::{name}" if self._namespace else name

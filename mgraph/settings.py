@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .arrays import whole
+from .arrays import checked_seed, whole
 from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
@@ -118,10 +118,3 @@ class GraphSettings:
 
     def is_inference(self) -> bool:
         return self._inference
-
-
-def checked_seed(seed: Any) -> int:
-    """``seed`` as an int; ``ArgumentError`` if it is none."""
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
-    return int(seed)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arrays import described
+from ..arrays import checked_seed, described
 from ..cases import Case, check_declared
 from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
@@ -19,7 +19,6 @@ from ..node import NaryNodeOp, Node
 from ..places import here, place
 from ..rules import check_rule_set
 from ..running.planner import one_top
-from ..settings import checked_seed
 from ..shape import Shape, as_shape
 from ..specs import has_float
 from .conventions import convention_checks

@@ -146,9 +146,11 @@ def test_arguments_of_the_graph_are_checked(graph: ExpressionGraph) -> None:
     assert graph.indices([]).shape == (0,)
     with pytest.raises(ShapeError, match="axis 2 does not exist"):
         graph.indices([1], w, 2)
-    for name in ("", 3):
+    for name in ("", 3, ["w"]):
         with pytest.raises(ArgumentError, match="needs a name"):
             graph.param(name, (1,))
+        with pytest.raises(ArgumentError, match="needs a name"):
+            graph.get(name)
     with pytest.raises(ArgumentError, match="seed"):
         ExpressionGraph(seed=1.5)
     with pytest.raises(ArgumentError, match="2 parts"):

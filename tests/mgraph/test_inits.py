@@ -184,6 +184,7 @@ def test_arguments_that_give_no_values_are_refused(graph: ExpressionGraph) -> No
         lambda: inits.from_value([1, 2]),
         lambda: inits.from_lambda(None),
         lambda: inits.from_word2vec(1),
+        lambda: inits.from_word2vec("v.txt", seed=-1),
     ):
         with pytest.raises(mgraph.ArgumentError):
             make()

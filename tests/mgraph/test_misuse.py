@@ -269,6 +269,7 @@ def test_functions_of_arrays_take_no_nodes(graph: ExpressionGraph, name: str) ->
         lambda g: g.param("w", (1 << 25, 1 << 25)).val(),
         lambda g: g.param("w", (1 << 40, 1 << 40)).val(),
         lambda g: g.ones((1 << 62, 4), "uint8"),
+        lambda g: mgraph.check_gradients(mgraph.sin, (1 << 47,)),
     ],
 )
 def test_what_is_too_large_for_memory_is_named_with_its_line(graph: ExpressionGraph, make: Any) -> None:
@@ -279,7 +280,7 @@ def test_what_is_too_large_for_memory_is_named_with_its_line(graph: ExpressionGr
 
 
 def test_ragged_lists_are_refused(graph: ExpressionGraph) -> None:
-    for init in (inits.from_tensor, inits.from_vector):
+    for init in (inits.from_tensor, inits.from_vector, inits.from_item):
         with pytest.raises(ShapeError, match="whose parts differ in shape" + HERE):
             graph.constant((3,), init([[1.0], [2.0, 3.0]]))
 
