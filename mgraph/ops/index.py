@@ -166,7 +166,7 @@ class RelocateNodeOp(NaryNodeOp):
 def _rows_or_zeros(x: Array, places: Array) -> Array:
     """The rows of ``x (..., m, d)`` at ``places (..., n)``; zeros for a place outside."""
     lead = x.shape[:-2]
-    if math.prod(lead) > 1:
+    if math.prod(lead) != 1:
         return jax.vmap(_rows_or_zeros)(x, places)
     x, places = x.reshape(x.shape[-2:]), as_positions(places.reshape(places.shape[-1:]))
     return x.at[places].get(mode="fill", fill_value=0).reshape(*lead, *places.shape, x.shape[-1])

@@ -205,6 +205,14 @@ def relocated(x: mgraph.Node, i: mgraph.Node) -> mgraph.Node:
     return mgraph.relocate(mgraph.transpose(x), i, mgraph.cast(x[0] * 0, i.value_type))
 
 
+@pytest.mark.parametrize("lead", [(0,), (2, 0)])
+def test_no_groups_of_rows_are_relocated(graph: ExpressionGraph, lead: tuple[int, ...]) -> None:
+    x = param(graph, np.ones((*lead, 3, 2)))
+    origins, destinations = (constant(graph, np.ones((*lead, n)), "int32") for n in (4, 3))
+    moved = mgraph.relocate(x, origins, destinations)
+    assert value(moved).shape == (*lead, 4, 2) and gradient(moved, x).shape == x.shape
+
+
 def sparse_product(x: mgraph.Node, i: mgraph.Node) -> mgraph.Node:
     offsets = mgraph.constant_like(i, [0, 2])
     return mgraph.csr_dot((1, 300), x[0], i, offsets, x)
