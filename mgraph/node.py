@@ -13,7 +13,7 @@ import html
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import EllipsisType
+from types import EllipsisType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union
 
 import jax
@@ -66,7 +66,7 @@ INSTEAD = {
 
 def _instead(name: str) -> str:
     """A hint for who takes a node for an array: what is here in place of its attribute."""
-    if callable(vars(sys.modules[__package__]).get(name)):
+    if isinstance(vars(sys.modules[__package__]).get(name), FunctionType):
         return f"; operators are functions: mgraph.{name}(x)"
     return f"; see {INSTEAD[name]}" if name in INSTEAD else ""
 

@@ -91,6 +91,11 @@ def test_attributes_of_arrays_are_pointed_to_what_nodes_have(
         getattr(graph.ones((2, 2)), name)
 
 
+def test_classes_are_not_pointed_to_as_operators(graph: ExpressionGraph) -> None:
+    with pytest.raises(AttributeError, match="ConstantNode has no attribute 'ShapeError'$"):
+        _ = graph.ones((2, 2)).ShapeError
+
+
 TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
     "parameter 'w' takes": lambda g, v: g.param("w", (2,), inits.ones()).set_value(v),
     "input 'i' takes": lambda g, v: g.input("i", (2,)).set_value(v),
