@@ -108,7 +108,7 @@ class SharedWork:
                         "change before all shares are complete"
                     )
         if output.join(whole):
-            logger.info("[shares] All %d shares are complete: %s", len(output.parts), output.path)
+            logger.info("[shares] All shares are complete: %s", output.path)
             return output.sums
         complete = sum(part.is_complete for part in output.parts)
         logger.info(

@@ -151,12 +151,13 @@ def copying(texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) 
     return ((line.decode().removesuffix("\n"), {}) for line in itertools.islice(texts[0], done, None))
 
 
-def shared(out: Path, *words: str) -> sharing.SharedWork:
-    options = parse(DECODE, ["-m", MODEL, "-v", VOCAB, "-i", SOURCE, "-o", str(out), "--shares", "4", *words])
+def shared(out: Path, *words: str, shares: int = 4) -> sharing.SharedWork:
+    given = ["-m", MODEL, "-v", VOCAB, "-i", SOURCE, "-o", str(out), "--shares", str(shares), *words]
+    options = parse(DECODE, given)
     return sharing.SharedWork(DECODE, options, options.input)
 
 
-def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path) -> None:
+def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def loading() -> sharing.Work:
         raise AssertionError("loaded")
 
@@ -168,6 +169,9 @@ def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path) -> None:
     assert shared(tmp_path / "out").do(lambda: copying) == {}
     assert (tmp_path / "out").read_bytes() == Path(SOURCE).read_bytes()
     assert shared(tmp_path / "out", "--share", "3").do(loading) == {}
+    with caplog.at_level("INFO"):  # an output of 4 shares serves who asks for 5
+        assert shared(tmp_path / "out", shares=5).do(loading) == {}
+    assert caplog.messages == [f"[shares] All shares are complete: {tmp_path / 'out'}"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", f"out{parts.NOTE}"]
 
 
