@@ -1,4 +1,4 @@
-"""Names in messages: misspelt ones, and their articles."""
+"""Names in messages: misspelt ones, their articles and their plurals."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def meant(name: str, known: Iterable[str], shown: Callable[[str], str] = str) ->
 def with_article(noun: str) -> str:
     """``a dot`` or ``an affine``."""
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 operator`` or ``2 operators``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from .. import ops
 from ..cases import check_declared
 from ..errors import ArgumentError, MGraphError, told
-from ..names import meant
+from ..names import counted, meant
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import QUICK_CASES, check_gradients, check_quickly
@@ -102,7 +102,8 @@ class OperatorReport:
             (r.operator, r.type, str(r.cases), *cells(r.differences, columns), r.verdict) for r in self.rows
         ]
         wrong = sum(not row.ok for row in self.rows)
-        total = f"{len(rows) - 1} operators, {sum(r.cases for r in self.rows)} cases, {wrong} wrong"
+        cases = counted(sum(row.cases for row in self.rows), "case")
+        total = f"{counted(len(self.rows), 'operator')}, {cases}, {wrong} wrong"
         worst = cells(largest(row.differences for row in self.rows), columns)
         rows.append(("largest", "", "", *worst, ""))
         return "\n".join([*table(rows, f"<<>{'>' * len(columns)}<"), total])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...names import counted
 from ...tables import table
 from ..report import finite
 
@@ -271,7 +272,7 @@ class BudgetReport:
         found = [row.verdict for row in self.rows if not row.problem]
         counts = (f"{found.count(v)} {v}" for v in VERDICTS[:-1] if v in found)
         programs = sum(len(row.results) for row in self.rows)
-        total = f"{len(operators)} operators, {len(found)} quantities, {programs:,} results"
+        total = f"{counted(len(operators), 'operator')}, {len(found)} quantities, {programs:,} results"
         return "; ".join([total, *counts, *(["all ok"] if self.ok and set(found) == {"ok"} else [])])
 
     def as_json(self) -> dict[str, Any]:

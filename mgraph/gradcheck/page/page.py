@@ -18,6 +18,7 @@ from jaxlib.version import __version__ as _JAXLIB
 
 from ...drawing.page import as_script, filled
 from ...files.items import replacing
+from ...names import counted
 from ..departures import DepartureReport
 from ..report import COLUMNS, GradientCheck, columns_of
 from ..survey import OperatorReport, OperatorRow
@@ -43,7 +44,7 @@ def page(report: OperatorReport) -> str:
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
     columns = columns_of(row.differences for row in report.rows)
-    title = f"Gradients of {_counted(len(report.rows), 'operator')}"
+    title = f"Gradients of {counted(len(report.rows), 'operator')}"
     data = {
         "title": title,
         "facts": _facts(),
@@ -52,10 +53,6 @@ def page(report: OperatorReport) -> str:
     }
     parts |= {"title": escape(title), "report": as_script(data)}
     return filled((folder / "page.html").read_text(encoding="utf-8"), parts)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _facts() -> dict[str, str]:

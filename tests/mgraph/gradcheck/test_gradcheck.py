@@ -587,7 +587,9 @@ def test_a_function_with_parameters_as_a_layer_has_is_checked_by_them_too() -> N
 def test_what_names_no_operator_and_what_is_no_loss_are_refused() -> None:
     with pytest.raises(ArgumentError, match="expected names of operators, got <class"):
         mgraph.check_operators([Product])
-    assert [row.operator for row in mgraph.check_operators("sin", quick=True).rows] == ["SinNodeOp"]
+    report = mgraph.check_operators("sin", quick=True)
+    assert [row.operator for row in report.rows] == ["SinNodeOp"]
+    assert str(report).splitlines()[-1].startswith("1 operator, ")
     with pytest.raises(ArgumentError, match="the node of a loss, got None"):
         check_layers(lambda graph: None, {})
 
