@@ -55,7 +55,8 @@ class _File(logging.FileHandler):
 def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
     """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block.
     An error that ends the block is the last line of ``--log``, as in Marian's; who catches it tells stderr.
-    OSError, naming the option, for a file that cannot be written."""
+    After the block the loggers have their levels of before. OSError, naming the option, for a file that
+    cannot be written."""
     require_writable("--log", options.log)
     require_writable("--valid-log", valid_log)
     if options.log_time_zone:
@@ -72,6 +73,7 @@ def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
     for logger, handler in places:
         handler.setFormatter(_Formatter())
         logger.addHandler(handler)
+    before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(LEVELS[options.log_level])
     try:
@@ -84,8 +86,8 @@ def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
             handlers[-1].handle(logging.makeLogRecord(last))
         raise
     finally:
-        for logger in loggers:
-            logger.setLevel(logging.NOTSET)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
         for logger, handler in places:
             logger.removeHandler(handler)
             handler.close()
