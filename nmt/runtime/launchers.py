@@ -121,7 +121,7 @@ def detection(launch: Launch, environment: Mapping[str, str]) -> str | None:
     if port and not is_port(port):
         raise DeviceError(f"{_PORT}: expected a port below 65536, got '{port}'")
     if launch.launcher == SLURM:
-        if not port:  # then JAX makes one of the number of the job
+        if not port and _SLURM_JOB in environment:  # then JAX makes one of the number of the job
             _number(_SLURM_JOB, environment[_SLURM_JOB])
         return "slurm"
     if launch.launcher == OPEN_MPI and not _is_open_mpi_5(environment):
