@@ -3,7 +3,8 @@
 JAX's compilation cache saves a later process XLA's work, but its keys are made from traced programs, and
 tracing may take longer than all the rest. Beside that cache, this keeps the traced programs themselves, as
 StableHLO (``jax.export``), under names that are known without tracing: made from the plan's key, the source
-files that it depends on, the versions of JAX, and the settings of JAX that tracing depends on.
+files that it depends on, the versions of JAX, the kind of device, and the settings of JAX that tracing
+depends on.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _DIGEST = hashlib.sha256
 _PACKAGE = __name__.partition(".")[0]
 _BEGUN = time.time_ns()
 """Source files that have changed since then may not be those that run."""
+_KERNELS = tuple(f"__cudnn$fmha{bias}Softmax{way}" for bias in ("", "ScaleBias") for way in ("", "Backward"))
+"""cuDNN's attention. JAX would not export calls of it, which its other versions might not know; these have
+files of their own."""
 _SETTINGS = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -101,7 +105,9 @@ def find(
     try:
         if (known := _read(path)) is not None:
             return jax.export.deserialize(bytearray(known))
-        exported = jax.export.export(jax.jit(lambda *args: function(*args)))(*inputs())
+        allowed = [jax.export.DisabledSafetyCheck.custom_call(kernel) for kernel in _KERNELS]
+        exporting = jax.export.export(jax.jit(lambda *args: function(*args)), disabled_checks=allowed)
+        exported = exporting(*inputs())
         data = exported.serialize()
     except (ImportError, NotImplementedError, ValueError) as error:  # the first without flatbuffers
         log.debug("not stored: %s", first_line(error))
@@ -129,8 +135,14 @@ def _write(path: Path, data: bytes | bytearray) -> None:
 
 def _name(key: Sequence[Any], packages: Sequence[str]) -> str:
     settings = [getattr(jax.config, name) for name in _SETTINGS]
-    parts = (jax.__version__, _JAXLIB, platform_of(None), *settings, *map(_code, packages), *key)
+    device = platform_of(None), _device_kind()
+    parts = (jax.__version__, _JAXLIB, *device, *settings, *map(_code, packages), *key)
     return _DIGEST("\n".join(_texts(parts, packages)).encode()).hexdigest()[:40]
+
+
+def _device_kind() -> str:
+    """The model of the devices, some of which lack kernels that others have."""
+    return str(jax.local_devices()[0].device_kind)
 
 
 def _texts(value: Any, packages: Sequence[str]) -> Iterator[str]:

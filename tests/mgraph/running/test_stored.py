@@ -94,13 +94,27 @@ def test_a_plan_is_traced_once_for_all_processes(folder: Path) -> None:
     assert len(TRACED) == 1
 
 
-def test_what_is_computed_or_traced_otherwise_has_another_file(folder: Path) -> None:
+def test_what_is_computed_or_traced_otherwise_has_another_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plans = [SignedPlan(Sign.MINUS, 2.0), SignedPlan(Sign.PLUS, 2.0), SignedPlan(Sign.PLUS, 2)]
     assert list(map(run, plans)) == [1, 1, 1]
     with jax.default_matmul_precision("highest"):
         assert run(plans[0]) == 1
     assert len(files(folder)) == 4
     assert list(map(run, plans)) == [0, 0, 0]
+    monkeypatch.setattr(stored, "_device_kind", lambda: "another GPU")
+    assert run(plans[0]) == 1
+
+
+def test_calls_of_cudnns_attention_are_stored_and_others_are_not(folder: Path) -> None:
+    def find(kernel: str) -> Any:
+        return stored.find((kernel,), [HERE], jax.ffi.ffi_call(kernel, SPEC), lambda: (SPEC,))
+
+    for kernel in ("__cudnn$fmhaSoftmax", "__cudnn$fmhaScaleBiasSoftmaxBackward"):
+        assert kernel in find(kernel).mlir_module() == find(kernel).mlir_module()
+    assert find("some_kernel") is None
+    assert len(files(folder)) == 2
 
 
 def test_64_bit_types_of_the_caller_do_not_count(folder: Path) -> None:
