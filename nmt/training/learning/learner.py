@@ -319,7 +319,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
     def inputs(self) -> tuple[Any, ...]:
         params, scale = specs_of(self.objective.model.params), CostScale(_number(), _number(jnp.int32))
         batch = {name: jax.ShapeDtypeStruct(shape, np.dtype(kind)) for name, shape, kind in self.shapes}
-        before = None if self.first else _total(params, self.placement, self.by_group)
+        before = None if self.first else _gradient_specs(params, self.placement, self.by_group)
         draws = jax.ShapeDtypeStruct((4,), np.uint32)
         return before, params, scale if self.scaled else None, batch, draws
 
@@ -361,7 +361,7 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"
         params = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in self.shapes}
         state = jax.eval_shape(lambda params: new_state(params, self.step, smoothed=self.smoothed), params)
         numbers = jax.ShapeDtypeStruct((len(Scalars._fields),), np.float32)
-        return state, _total(params, self.placement, self.by_group), numbers
+        return state, _gradient_specs(params, self.placement, self.by_group), numbers
 
     def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
         whole = self.placement.summed(total) if self.by_group else total
@@ -383,7 +383,7 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
     )
 
 
-def _total(params: Tensors, placement: Placement, by_group: bool) -> Differentiated:
+def _gradient_specs(params: Tensors, placement: Placement, by_group: bool) -> Differentiated:
     """Shapes and types of the gradient of parameters, or of those that groups of devices have each."""
     total = Differentiated(params, _number(), _number())
     return placement.specs_by_group(total) if by_group else total
