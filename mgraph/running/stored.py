@@ -91,7 +91,8 @@ def find(
     shapes and types.
 
     None if there is no folder, for a key of other values, for a function that cannot be written, and under a
-    default device of another platform than JAX's default.
+    default device of another platform than JAX's default. A file without a program says that it cannot be
+    written.
     """
     where = folder()
     if where is None or platform_of(None) != jax.default_backend():  # programs are made for the latter
@@ -104,13 +105,15 @@ def find(
     path = where / f"{name}{ENDING}"
     try:
         if (known := _read(path)) is not None:
-            return jax.export.deserialize(bytearray(known))
+            return jax.export.deserialize(bytearray(known)) if known else None
         allowed = [jax.export.DisabledSafetyCheck.custom_call(kernel) for kernel in _KERNELS]
         exporting = jax.export.export(jax.jit(lambda *args: function(*args)), disabled_checks=allowed)
         exported = exporting(*inputs())
         data = exported.serialize()
-    except (ImportError, NotImplementedError, ValueError) as error:  # the first without flatbuffers
+    except (ImportError, NotImplementedError, ValueError) as error:
         log.debug("not stored: %s", first_line(error))
+        if not isinstance(error, ImportError):  # which flatbuffers would cure
+            _write(path, b"")
         return None
     _write(path, data)
     return exported

@@ -114,7 +114,19 @@ def test_calls_of_cudnns_attention_are_stored_and_others_are_not(folder: Path) -
     for kernel in ("__cudnn$fmhaSoftmax", "__cudnn$fmhaScaleBiasSoftmaxBackward"):
         assert kernel in find(kernel).mlir_module() == find(kernel).mlir_module()
     assert find("some_kernel") is None
-    assert len(files(folder)) == 2
+    assert len(files(folder)) == 3
+
+
+def test_what_cannot_be_exported_is_tried_once(folder: Path) -> None:
+    traced = []
+
+    def calling(x: Any) -> Any:
+        traced.append(x)
+        return jax.ffi.ffi_call("some_kernel", SPEC)(x)
+
+    for _ in range(2):
+        assert stored.find(("other kernels",), [HERE], calling, lambda: (SPEC,)) is None
+    assert len(traced) == len(files(folder)) == 1
 
 
 def test_64_bit_types_of_the_caller_do_not_count(folder: Path) -> None:
