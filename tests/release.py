@@ -1,8 +1,9 @@
 """A release, up to its upload: ``python -m tests.release``; see ``docs/releasing.md``.
 
-Checks that the version is ready, runs ``.ci/run``, builds the wheel and the sdist in ``dist``, compares them
-with the sources, has twine check them, runs the demo from the wheel in a fresh environment, and prints the
-commands that tag and upload. With ``--draft`` the version need not be ready and ``.ci/run`` is left out.
+Checks that the version is ready, runs ``.ci/run`` and ``mgraph gradcheck --mutants``, builds the wheel and
+the sdist in ``dist``, compares them with the sources, has twine check them, runs the demo from the wheel in a
+fresh environment, and prints the commands that tag and upload. With ``--draft`` the version need not be ready
+and neither of the two is run.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def try_wheel(wheel: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
-    parser.add_argument("--draft", action="store_true", help="build and check what is there, without .ci/run")
+    parser.add_argument("--draft", action="store_true", help="build and check what is there, without tests")
     draft = parser.parse_args(arguments).draft
     version = mgraph.__version__
     said = unready(version)
@@ -71,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not draft:
             run(".ci/run")
+            run(sys.executable, "-m", "nmt", "gradcheck", "--mutants")
         folder = ROOT / "dist"
         shutil.rmtree(folder, ignore_errors=True)
         packages = build(folder, SOURCE_DATE_EPOCH=_git("log", "-1", "--format=%ct"))
