@@ -80,8 +80,8 @@ class OperatorRow:
             return f"ok ({self.report.note})"
         judged = {"jax", "differences", "convention"} & set(self.objections)
         found = (check.finding for check in self.report.checks if check.finding and judged)
-        told = verdict(self.problem, self.objections, next(found, None))
-        return f"{told}; {self.report.note}" if self.objections and self.report.note else told
+        judgement = verdict(self.problem, self.objections, next(found, None))
+        return f"{judgement}; {self.report.note}" if self.objections and self.report.note else judgement
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,11 @@ _DIGEST = hashlib.sha256
 _PACKAGE = __name__.partition(".")[0]
 _BEGUN = time.time_ns()
 """Source files that have changed since then may not be those that run."""
-_KERNELS = tuple(f"__cudnn$fmha{bias}Softmax{way}" for bias in ("", "ScaleBias") for way in ("", "Backward"))
+_KERNELS = [
+    jax.export.DisabledSafetyCheck.custom_call(f"__cudnn$fmha{bias}Softmax{way}")
+    for bias in ("", "ScaleBias")
+    for way in ("", "Backward")
+]
 """cuDNN's attention. JAX would not export calls of it, which its other versions might not know; these have
 files of their own."""
 _SETTINGS = (
@@ -106,8 +110,7 @@ def find(
     try:
         if (known := _read(path)) is not None:
             return jax.export.deserialize(bytearray(known)) if known else None
-        allowed = [jax.export.DisabledSafetyCheck.custom_call(kernel) for kernel in _KERNELS]
-        exporting = jax.export.export(jax.jit(lambda *args: function(*args)), disabled_checks=allowed)
+        exporting = jax.export.export(jax.jit(lambda *args: function(*args)), disabled_checks=_KERNELS)
         exported = exporting(*inputs())
         data = exported.serialize()
     except (ImportError, NotImplementedError, ValueError) as error:

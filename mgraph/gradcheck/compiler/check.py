@@ -296,8 +296,7 @@ def _epsilon(*element_types: Any) -> float:
 
 def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray:
     """Differences in units of what is allowed; integers must be equal."""
-    with np.errstate(invalid="ignore"):
-        off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
     same = (found == expected) | ((found != found) & (expected != expected))
     if found.dtype.kind != "f":
         return np.where(same, 0.0, math.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -156,17 +157,14 @@ class SharedPlacement(Placement):
             self._devices, shard_state=self._shard_state, tensor_parallel=self.parts, axes=axes
         )
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
-        return self._named, self.parts, self._shard_state, tuple(sorted(self._axes.items()))
-
-    @property
-    def _named(self) -> Hashable:
-        """The devices; by plain values, so that programs are stored, where no other process shares them: all
-        must run the same program, but may not have the same folder."""
-        if jax.process_count() > 1:
-            return tuple(self._devices)
-        return tuple((device.platform, device.id) for device in self._devices)
+        devices: tuple[Any, ...] = tuple(self._devices)
+        if jax.process_count() == 1:
+            # By plain values, so that programs are stored. Several processes must run the same program, but
+            # may not have the same folder.
+            devices = tuple((device.platform, device.id) for device in devices)
+        return devices, self.parts, self._shard_state, tuple(sorted(self._axes.items()))
 
     def batch(self, batch: Arrays) -> Arrays:
         return {name: _put(array, self._by_rows) for name, array in batch.items()}
