@@ -169,6 +169,17 @@ class Function(Generic[R]):
         made._program_plan = replace(self._program_plan, rule_set=made.derivatives)
         return made
 
+    @property
+    def structure(self) -> Structure:
+        """The nodes, with the numbers of the operators."""
+        return self._plan.structure
+
+    def of_structure(self, structure: Structure) -> Function[R]:
+        """The same function by other operators in the place of its own, to be differentiated by ``pure``."""
+        made = self.clone()
+        made._plan = replace(self._plan, structure=structure)
+        return made
+
     def __copy__(self) -> Function[R]:
         return self.clone()
 

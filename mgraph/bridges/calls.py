@@ -52,6 +52,17 @@ def programs_in(values: Any) -> Iterator[Any]:
             yield from programs_in(value)
 
 
+def parts_of_scan(body: Any, operands: Sequence[Any], results: Sequence[Any]) -> tuple[int, int]:
+    """Of a ``scan`` over arrays or specs how many operands are constants, and how many after them are the
+    first state: what has no axis of time. Each version of JAX says it differently."""
+    carried = _alike(results, body.out_avals)
+    return _alike(operands, body.in_avals) - carried, carried
+
+
+def _alike(outside: Sequence[Any], of_a_step: Sequence[Any]) -> int:
+    return sum(len(a.shape) == len(b.shape) for a, b in zip(outside, of_a_step, strict=True))
+
+
 class Call:
     """A call that stays one node, as its field; equal to another of the same trace.
 

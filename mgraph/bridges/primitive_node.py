@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -46,6 +47,10 @@ _SCATTERS = {
 }
 
 
+IMPLIED = ("update_jaxpr", "update_consts")
+"""Parameters of primitives that the others and the children imply."""
+
+
 class PrimitiveNodeOp(NaryNodeOp):
     """Base of the nodes of primitives: the value is the primitive's, ``params`` are its parameters.
 
@@ -63,13 +68,16 @@ class PrimitiveNodeOp(NaryNodeOp):
         return any(_is_wide_type(value) for _, value in self.params)
 
     def forward_ops(self, *values: Any) -> Any:
-        params, name = dict(self.params), self.primitive.name
-        if name in ELEMENTWISE:
+        if self.primitive.name in ELEMENTWISE:
             values = tuple(jnp.broadcast_arrays(*values))
-        if name in _SCATTERS:
-            return _SCATTERS[name](*values, **params)
-        result = self.primitive.bind(*values, **params)
+        result = applied(self.primitive, values, dict(self.params))
         return tuple(result) if self.primitive.multiple_results else result
+
+
+def applied(primitive: core.Primitive, values: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """What a primitive gives for arrays, of whatever element types; ``params`` without ``IMPLIED``."""
+    scatter = _SCATTERS.get(primitive.name)
+    return scatter(*values, **params) if scatter else primitive.bind(*values, **params)
 
 
 class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
@@ -101,7 +109,7 @@ def parts(made: Node) -> list[Node]:
 
 def _plain(children: list[Node], params: dict[str, Any]) -> dict[str, Any]:
     """The parameters without those that the children imply."""
-    plain = {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
+    plain = {k: v for k, v in params.items() if k not in IMPLIED}
     preferred = plain.get("preferred_element_type")
     if preferred is not None and preferred == children[0].value_type.dtype:
         plain["preferred_element_type"] = None

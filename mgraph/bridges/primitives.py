@@ -27,7 +27,7 @@ from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
 from ..ops.structure import cast, stop_gradient
 from ..shape import Shape
 from ..types import as_type
-from .calls import ClosedJaxpr
+from .calls import ClosedJaxpr, parts_of_scan
 from .equations import JAX_FOLDER, Equation, Result, Rule, Spread, whole
 from .primitive_node import ELEMENTWISE, OTHERS
 
@@ -262,9 +262,8 @@ def _scan(equation: Equation) -> Result:
     params = equation.params
     body = params["jaxpr"]
     operands = [equation.aval(i) for i in range(len(equation.values))]
-    carried, sequences = _alike(equation.outs, body.out_avals), _stacked(operands, body.in_avals)
+    consts, carried = parts_of_scan(body, operands, equation.outs)
     nodes = equation.all_nodes()
-    consts = len(nodes) - carried - sequences
     outside, first, xs = nodes[:consts], nodes[consts : consts + carried], nodes[consts + carried :]
     # scan needs a sequence: a loop without one runs over zeros.
     counted = xs or [equation.walk.constant(np.zeros(params["length"], np.int32))]
@@ -277,16 +276,6 @@ def _scan(equation: Equation) -> Result:
         step, tuple(first), tuple(counted), reverse=params["reverse"], unroll=int(params["unroll"])
     )
     return [*last, *stacked]
-
-
-def _stacked(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
-    """How many of them have an axis of time besides those of a step. Each version of JAX says it
-    differently."""
-    return len(avals) - _alike(avals, of_a_step)
-
-
-def _alike(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
-    return sum(len(a.shape) == len(b.shape) for a, b in zip(avals, of_a_step, strict=True))
 
 
 WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), _inlined("call_jaxpr"))

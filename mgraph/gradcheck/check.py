@@ -25,12 +25,11 @@ from .conventions import convention_checks
 from .example import Example, record_case, title_of
 from .functions.arguments import are_shapes
 from .functions.problem import FunctionProblem
-from .functions.rounding import narrowest
 from .functions.traced import traced_function
-from .report import NOTHING, TOLERANCES, GradientCheck, GradientReport, largest
+from .report import NOTHING, TOLERANCES, GradientCheck, GradientReport, largest, with_rounding
 from .witnesses.agreement import Answer
 from .witnesses.problem import Problem
-from .witnesses.recorded import check_numbers, recorded_function, wide
+from .witnesses.recorded import RecordedFunction, check_numbers, wide
 
 COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""
@@ -101,6 +100,9 @@ def check_gradients(
     each input frozen in turn, for cotangents of zeros and of single outputs, computed twice, and not
     compiled, which of several cases is done for the first (1e-10 each). The same bits are expected of what is
     computed twice, or numbers that differ by no more than ``nondet_tol`` of the largest gradient.
+
+    Operators whose forward casts to a narrower type than float64 cast to float64 here, and a note says so;
+    numbers that their code rounds to that type may put gradients off by 4 units in its last place.
 
     The report prints as a table; ``report.ok`` is the verdict. Of an operator that declares
     ``surrogate_ops``, the rule is judged with this smooth function as its forward, and the report says so.
@@ -256,15 +258,17 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
     with jax.enable_x64(True):
         leaves = [wide(n.leaf_value()) for n in nodes]
         recorded = excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed
-        values = recorded_function(*recorded)
+        function = RecordedFunction(*recorded)
         cotangent = None if isinstance(settings.cotangents, str) else settings.cotangents
-        problem = Problem(values, [leaves[k] for k in chosen], settings.seed, cotangent)
+        problem = Problem(function, [leaves[k] for k in chosen], settings.seed, cotangent)
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings, way_out)
         unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
-        if any(c.objections for c in checks):
-            notes += _narrower(problem.gradient(settings.rule_set), problem.point)
-    checks = tuple(replace(c, problem=c.problem or unknown) for c in checks)
+    notes += _narrower(function)
+    checks = tuple(
+        replace(c, problem=c.problem or unknown, allowed=with_rounding(c.allowed, function.widening.rounding))
+        for c in checks
+    )
     derived = [n for n in below if n.children and n.gradient_is_derivative]
     stops = sorted({n.type for n in derived if not n.differentiable})
     if stops and any("differences" in c.objections for c in checks):
@@ -272,13 +276,14 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
     return GradientReport(title, checks, "; ".join([*notes, *problem.notes]))
 
 
-def _narrower(gradient: Callable[..., Any], point: Sequence[Any]) -> list[str]:
+def _narrower(function: RecordedFunction) -> list[str]:
     """A note if something computes in a narrower type than float64, which all inputs have."""
-    rounding = narrowest(jax.make_jaxpr(gradient)(point))
-    if rounding.is_wide:
+    if function.widening.narrow is None:
         return []
-    cast = f"x.astype(jnp.promote_types(x.dtype, jnp.{rounding.type}))"
-    return [f"computed in {rounding.type}, whose rounding is wrong for float64: cast by {cast}"]
+    if function.widening.inside:
+        return [f"computes in {function.widening.narrow}: checked as if it were float64"]
+    cast = f"x.astype(jnp.promote_types(x.dtype, jnp.{function.widening.narrow}))"
+    return [f"computed in {function.widening.narrow}, whose rounding is wrong for float64: cast by {cast}"]
 
 
 def _failure(numbers: Callable[[], None]) -> str:

@@ -22,11 +22,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..function import Function
 from ..graph import ExpressionGraph
 from ..node import Node
 from ..shape import Shape
+from ..structure import Structure
 from ..types import Type
 from .report import TOLERANCES, ParameterCheck
+from .witnesses.recorded import widening
 
 log = logging.getLogger("mgraph.gradcheck")
 
@@ -54,14 +57,12 @@ def check_loss(
     devices where JAX would round their operands.
     """
 
-    def gradients(kind: Type, by: str) -> tuple[float, Gradients]:
-        return _gradients(record, params, kind, by)
-
-    loss, expected = gradients(Type.float64, "jax")
-    found = {"float64": _differences(gradients(Type.float64, rule_set)[1], expected)}
+    wide, narrow = _Loss(record, params, Type.float64), _Loss(record, params, Type.float32)
+    loss, expected = wide.gradients("jax")
+    found = {"float64": _differences(wide.gradients(rule_set)[1], expected)}
     if float32:
-        by_jax = gradients(Type.float32, "jax")[1]
-        found["float32"] = _differences(gradients(Type.float32, rule_set)[1], by_jax)
+        by_jax = narrow.gradients("jax")[1]
+        found["float32"] = _differences(narrow.gradients(rule_set)[1], by_jax)
         found["rounding"] = _differences(by_jax, expected)
     whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
     checks = [
@@ -71,6 +72,7 @@ def check_loss(
             _largest(gradient),
             whole,
             {w: by_name[name] for w, by_name in found.items()},
+            wide.rounding,
         )
         for name, gradient in expected.items()
     ]
@@ -83,11 +85,12 @@ def worst_first(checks: Iterable[ParameterCheck]) -> tuple[ParameterCheck, ...]:
 
 
 def parameter_check(
-    name: str, shape: Shape, size: float, whole: float, absolute: Mapping[str, float]
+    name: str, shape: Shape, size: float, whole: float, absolute: Mapping[str, float], rounding: float = 0.0
 ) -> ParameterCheck:
     """The check of one parameter from its absolute differences.
 
-    ``size`` is the largest element of its gradient, ``whole`` that of the gradient by all parameters.
+    ``size`` is the largest element of its gradient, ``whole`` that of the gradient by all parameters;
+    ``rounding`` what numbers that operators have rounded may do in float64, as of ``Widening``.
     """
     zero = size <= RESOLUTIONS["float64"] * whole
     scale = whole if zero else size
@@ -101,26 +104,50 @@ def parameter_check(
     resolution = {kind: relative(r * whole) for kind, r in RESOLUTIONS.items()}
     off = differences.get("rounding", 0.0) if math.isfinite(absolute.get("rounding", 0.0)) else 0.0
     allowed = {
-        "float64": max(0.0 if zero else TOLERANCES["float64"], resolution["float64"]),
+        "float64": max(0.0 if zero else TOLERANCES["float64"], resolution["float64"], rounding),
         "float32": max(TOLERANCES["float32"], ROUNDING_FACTOR * off, resolution["float32"]),
     }
     return ParameterCheck(name, shape, differences, allowed=allowed, gradient=size, zero=zero)
 
 
-def _gradients(
-    record: Callable[[ExpressionGraph], Node], params: Mapping[str, Any], kind: Type, rule_set: str
-) -> tuple[float, Gradients]:
-    """The loss and its gradient by each parameter, computed in ``kind``."""
-    began = time.perf_counter()
-    graph = ExpressionGraph()
-    graph.set_default_element_type(kind)
-    function = graph.function(record(graph), derivatives=rule_set)
-    with jax.enable_x64(kind is Type.float64), jax.default_matmul_precision("highest"):
-        values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
-        value, found = jax.jit(jax.value_and_grad(lambda p: function.pure(p)[0]))(values)
-        result = float(value), {name: np.asarray(gradient) for name, gradient in found.items()}
-    log.info("%s in %s: %.1f s", rule_set, kind, time.perf_counter() - began)
-    return result
+class _Loss:
+    """The loss in one element type, as a function of its parameters."""
+
+    def __init__(
+        self, record: Callable[[ExpressionGraph], Node], params: Mapping[str, Any], kind: Type
+    ) -> None:
+        graph = ExpressionGraph()
+        graph.set_default_element_type(kind)
+        self._kind, self._function = kind, graph.function(record(graph))
+        self._values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
+        self.rounding = 0.0
+        """As of ``Widening``."""
+        if kind is Type.float64:
+            self._widen()
+
+    def _widen(self) -> None:
+        own = self._function
+
+        def gradient_of(structure: Structure) -> Any:
+            return jax.make_jaxpr(_value_and_gradient(own.of_structure(structure)))(self._values)
+
+        with jax.enable_x64(True):
+            found = widening(own.structure, gradient_of)
+        self._function, self.rounding = own.of_structure(found.structure), found.rounding
+
+    def gradients(self, rule_set: str) -> tuple[float, Gradients]:
+        """The loss and its gradient by each parameter."""
+        began = time.perf_counter()
+        function = self._function.clone(derivatives=rule_set)
+        with jax.enable_x64(self._kind is Type.float64), jax.default_matmul_precision("highest"):
+            value, found = jax.jit(_value_and_gradient(function))(self._values)
+            result = float(value), {name: np.asarray(gradient) for name, gradient in found.items()}
+        log.info("%s in %s: %.1f s", rule_set, self._kind, time.perf_counter() - began)
+        return result
+
+
+def _value_and_gradient(function: Function[Any]) -> Callable[[Mapping[str, Any]], Any]:
+    return jax.value_and_grad(lambda params: function.pure(params)[0])
 
 
 def _differences(found: Gradients, expected: Gradients) -> dict[str, float]:

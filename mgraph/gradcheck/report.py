@@ -69,6 +69,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Columns of a table and the witnesses whose largest difference each shows."""
 
 
+def with_rounding(allowed: Mapping[str, float], rounding: float) -> Mapping[str, float]:
+    """The limits of witnesses where rounding may put gradients off by so much, relative to the largest:
+    those that ask for the same bits, or for what is promised, stay."""
+    if not rounding:
+        return allowed
+    kept = ("zero", "repeat", "convention")
+    return {w: limit if w in kept else max(limit, rounding) for w, limit in allowed.items()}
+
+
 @dataclass(frozen=True)
 class GradientCheck:
     """The gradient by one input, held against the witnesses."""

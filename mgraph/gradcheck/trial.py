@@ -23,9 +23,10 @@ from ..specs import is_real
 from ..structure import Excerpt, is_leaf
 from ..tracing.trace import trace
 from .example import record_case
+from .report import TOLERANCES, with_rounding
 from .witnesses.agreement import relative
 from .witnesses.contraction import Values, adjoint_draws
-from .witnesses.recorded import recorded_function, wide
+from .witnesses.recorded import RecordedFunction, wide
 
 Rule = Callable[..., Any]
 """A ``backward_ops``, or a change of it."""
@@ -54,6 +55,8 @@ class Trial:
     ) -> None:
         graph = ExpressionGraph(seed=seed + 1)
         node, _ = record_case(graph, cls, case, arrays, element_type)
+        self.allowed = TOLERANCES
+        """The largest difference to each witness that counts as agreement."""
         self._own: Rule = cls.backward_ops
         self._tried: Any = _stand_in(cls)
         tape = node.tape()
@@ -64,7 +67,9 @@ class Trial:
             raise GraphError(f"{cls.__name__} {case} has no gradient")
         output, known = excerpt.row_of[node.id], [np.asarray(n.leaf_value()) for n in leaves]
         if element_type == "float64":
-            self._values = recorded_function(excerpt, output, chosen, list(map(wide, known)), graph.seed)
+            function = RecordedFunction(excerpt, output, chosen, list(map(wide, known)), graph.seed)
+            self._values: Values = function
+            self.allowed = with_rounding(TOLERANCES, function.widening.rounding)
         else:
             self._values = _as_recorded(excerpt, output, chosen, known)
         self.point = [jnp.asarray(known[i]) for i in chosen]
@@ -250,7 +255,7 @@ def _replaced(excerpt: Excerpt, cls: Any, stand_in: Any) -> Excerpt:
 def _as_recorded(
     excerpt: Excerpt, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray]
 ) -> Values:
-    """``recorded_function`` in the types that were recorded."""
+    """``RecordedFunction`` in the types that were recorded."""
 
     def values(point: Any, rule_set: str, frozen: int | None) -> Any:
         known: list[Any] = list(leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import computed_by_numpy
 from ..subjects import COMPOSITIONS, Subject
 from ..survey import chosen_operators, rows_of
+from ..witnesses.narrow import narrowest_type
 from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
@@ -177,6 +179,12 @@ class _Examination:
 
         All real numbers of these are moved by ``moved`` roundings, up or down at random.
         """
+        values, gradients = how(*self._call(element_type, n, moved))
+        return {**_named(values), **{name: np.asarray(g) for name, g in gradients.items()}}
+
+    def _call(self, element_type: str, n: int, moved: int = 0) -> tuple[Callable[..., Any], *tuple[Any, ...]]:
+        """The function of arrays that is computed, and its arguments: it gives the values and, by name, the
+        gradients and the weighted sum."""
         arrays = self._subject.first(self._arrays, n)
         if moved:
             random = np.random.default_rng(self._seed + 2)
@@ -199,13 +207,24 @@ class _Examination:
             terms = (jnp.sum(v * a.astype(v.dtype)) for v, a in zip(weighted, adjoints, strict=True))
             return sum(terms), leaves
 
-        if not adjoints:
-            return _named(jax.tree.leaves(how(mapped, *arrays)))
-        moving = [arrays[i] for i in floats]
-        program = jax.value_and_grad(loss, has_aux=True)
-        (total, leaves), gradients = how(program, moving, arrays, adjoints)
-        found = {f"gradient by child {i}": np.asarray(g) for i, g in zip(floats, gradients, strict=True)}
-        return {**_named(leaves), **found, "weighted sum": np.asarray(total)}
+        def program(moving: list[Any], arrays: list[Any], adjoints: list[Any]) -> tuple[Any, Any]:
+            if not adjoints:
+                return jax.tree.leaves(mapped(*arrays)), {}
+            (total, leaves), gradients = jax.value_and_grad(loss, has_aux=True)(moving, arrays, adjoints)
+            found = {f"gradient by child {i}": g for i, g in zip(floats, gradients, strict=True)}
+            return leaves, {**found, "weighted sum": total}
+
+        return program, [arrays[i] for i in floats], arrays, adjoints
+
+    @functools.cached_property
+    def _narrowest(self) -> dict[str, Any]:
+        """For each element type the coarsest one that anything is computed in: an operator may have a type of
+        its own."""
+        found = {}
+        for element_type in self._plan:
+            function, *args = self._call(element_type, 1)
+            found[element_type] = narrowest_type(jax.make_jaxpr(function)(*args))
+        return found
 
     def _programs(self, element_type: str, n: int) -> Iterator[Arrays]:
         """What compiled programs compute: values and gradients; for a composition also the values alone."""
@@ -261,7 +280,9 @@ class _Examination:
         for quantity in found.keys() & expected.keys():
             values, others = found[quantity], expected[quantity]
             size = self._size(quantity, others, moves.get(quantity), n)
-            ratios = _ratios(values, others, _ROUNDINGS * _epsilon(element_type, values.dtype) * size)
+            ratios = _ratios(
+                values, others, _ROUNDINGS * float(jnp.finfo(self._narrowest[element_type]).eps) * size
+            )
             if not ratios.size:
                 continue
             at = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
@@ -287,11 +308,6 @@ class _Examination:
     def _weight(self, n: int) -> float:
         """The root of the sum of squares of the weights, for values of about 1."""
         return math.sqrt(sum(float(np.sum(a[:n] ** 2)) for a in self._adjoints))
-
-
-def _epsilon(*element_types: Any) -> float:
-    """The rounding of the coarsest floating point type: an operator may have a type of its own."""
-    return max(float(np.finfo(t).eps) for t in element_types if np.dtype(t).kind == "f")
 
 
 def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ from ...leaves import ParamNode
 from ...node import Node
 from ...rules import check_rule_set
 from ...structure import INPUT, Excerpt, is_leaf
-from ..witnesses.recorded import smoothed, wide, widened
+from ..witnesses.recorded import RecordedFunction, smoothed, wide
 from .naming import Namer
 from .report import DepartureReport
 from .sweep import Programs, Side, Sweep
@@ -63,14 +63,17 @@ def check_layers(
     top = excerpt.row_of[loss.id]
     if not flags[top]:
         raise GraphError("nothing below this loss can have a gradient")
-    leaves, rows = _leaves(loss, excerpt, params), filter(is_leaf, excerpt.structure.rows)
+    leaves, rows = _leaves(loss, excerpt, params), [row for row in excerpt.structure.rows if is_leaf(row)]
     typed = [leaf.astype(spec.type.dtype) for leaf, (_, spec, *_) in zip(leaves, rows, strict=True)]
-    programs = Programs(rule_set)
     with jax.enable_x64(True):
-        wide_side = Side(widened(excerpt.structure), [wide(v) for v in leaves], programs, wide=True)
+        given = [wide(v) for v, (head, *_) in zip(leaves, rows, strict=True) if head is INPUT]
+        chosen = [k for k, i in enumerate(excerpt.inputs) if loss.tape().nodes[i].trainable]
+        own = RecordedFunction(excerpt, top, chosen, given, loss.graph.seed).widening
+        programs = Programs(rule_set, own.rounding)
+        wide_side = Side(own.structure, [wide(v) for v in leaves], programs, wide=True)
     narrow = Side(smoothed(excerpt.structure), typed, programs, wide=False) if float32 else None
     sweep = Sweep(wide_side, narrow, flags)
-    report = Namer(loss, excerpt).report(sweep.run(top), sweep.loss)
+    report = Namer(loss, excerpt, own.rounding).report(sweep.run(top), sweep.loss)
     log.info("%d operators one by one: %.1f s", len(report.nodes), time.perf_counter() - began)
     return report
 

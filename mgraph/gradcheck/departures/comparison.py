@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...specs import is_real
-from ..report import TOLERANCES
 
 MOVED = 8
 """By how many units in the last place inputs are perturbed to see how far rounding moves a gradient."""
@@ -74,10 +73,11 @@ def comparisons(
     value: Any,
     children: tuple[Any, ...],
     kind: str,
+    tolerance: float,
 ) -> tuple[Gradients, tuple[Comparison | None, ...]]:
     """JAX's gradients of one operator, and for each child that has one how that of the rule compares.
 
-    They agree if they differ by no more than the tolerance of the element type ``kind``, relative to the
+    They agree if they differ by no more than a tolerance in the element type ``kind``, relative to the
     largest gradient, and what rounding can do: ``ROUNDING`` times how far they move when their inputs move by
     a few units in the last place. What the rule alone does counts only up to those units of the adjoint: a
     rule that loses digits is not excused by that.
@@ -87,7 +87,7 @@ def comparisons(
     expected = pull("jax", *given)
     gradients = expected, pull(rule_set, *given), pull("jax", *nearby), pull(rule_set, *nearby)
     compared = tuple(
-        _compare(kind, adj, child, *each) if each[0] is not None else None
+        _compare(kind, tolerance, adj, child, *each) if each[0] is not None else None
         for child, *each in zip(children, *gradients, strict=True)
     )
     return expected, compared
@@ -95,6 +95,7 @@ def comparisons(
 
 def _compare(
     kind: str,
+    tolerance: float,
     adj: Any,
     child: Any,
     expected: Any,
@@ -114,7 +115,7 @@ def _compare(
         largest(vector(child)),
         size,
         float(apart[place]),
-        float(TOLERANCES[kind] * size + ROUNDING * noise),
+        float(tolerance * size + ROUNDING * noise),
         place,
         float(right[place]),
         float(wrong[place]),

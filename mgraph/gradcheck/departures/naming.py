@@ -22,10 +22,11 @@ from .sweep import Findings
 
 
 class Namer:
-    """The names of what stands below a loss."""
+    """The names of what stands below a loss; ``rounding`` is that of its ``Widening``."""
 
-    def __init__(self, loss: Node, excerpt: Excerpt) -> None:
+    def __init__(self, loss: Node, excerpt: Excerpt, rounding: float) -> None:
         tape = loss.tape()
+        self._rounding = rounding
         self._nodes: dict[int, Node] = {excerpt.row_of[i]: tape.nodes[i] for i in excerpt.row_of}
         self._rows = excerpt.structure.rows
         self._users: dict[int, list[tuple[int, int]]] = {}
@@ -116,7 +117,7 @@ class Namer:
                     if name in adjoints
                 }
                 node, size = self._nodes[i], float(adjoints["float64"].size)
-                checks.append(parameter_check(node.name, node.shape, size, whole, absolute))
+                checks.append(parameter_check(node.name, node.shape, size, whole, absolute, self._rounding))
         return worst_first(checks)
 
     def _path(self, leaf: int, found: Mapping[int, Findings]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from ...errors import MGraphError
 from ...ops.scan import ScanNodeOp
 from ...rules import evaluate, row_gradients
 from ...structure import Structure, is_leaf
+from ..report import TOLERANCES
 from .bodies import BodyOf, step_of
 from .comparison import Comparison, Distance, Gradients, Pull, comparisons, distance, vector
 
@@ -49,10 +50,14 @@ class Findings:
 
 
 class Programs:
-    """Compiled functions of single operators, each compiled by JAX for the shapes that it meets."""
+    """Compiled functions of single operators, each compiled by JAX for the shapes that it meets.
 
-    def __init__(self, rule_set: str) -> None:
+    ``rounding`` is that of the ``Widening`` in float64.
+    """
+
+    def __init__(self, rule_set: str, rounding: float) -> None:
         self.rule_set = rule_set
+        self._tolerances = {"float64": max(TOLERANCES["float64"], rounding), "float32": TOLERANCES["float32"]}
         self._functions: dict[Any, Callable[..., Any]] = {}
 
     def value(self, operator: Any, children: tuple[Any, ...]) -> Any:
@@ -78,7 +83,8 @@ class Programs:
         if operator.gradient_is_derivative:
             kind = "float64" if jax.config.jax_enable_x64 else "float32"
             adj, value, children = given
-            return comparisons(pull, self.rule_set, trained, adj, value, children, kind)
+            tolerance = self._tolerances[kind]
+            return comparisons(pull, self.rule_set, trained, adj, value, children, kind, tolerance)
         return pull(self.rule_set, *given), tuple(None for _ in trained)
 
     def inner(self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any) -> dict[str, Inner]:

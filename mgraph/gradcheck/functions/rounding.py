@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
-from jax.extend import core
 
-from ...bridges.calls import opened, programs_in
-from ...specs import is_real
-from ..references.numpy_witness import CALLS
 from ..report import TOLERANCES
 from ..witnesses.agreement import Answer
+from ..witnesses.narrow import narrowest_type
 
 _STEP = 2e-4
 """The step of a five-point difference in float64."""
@@ -65,29 +61,5 @@ class Rounding:
 
 
 def narrowest(program: Any) -> Rounding:
-    """The coarsest type in which a program computes what depends on its inputs."""
-    inputs = [v.aval.dtype for v in opened(program).invars]
-    found = set(inputs)
-    _collect(program, [True] * len(inputs), found)
-    return max(map(Rounding, found), key=lambda rounding: rounding.epsilon)
-
-
-def _collect(program: Any, moving: Sequence[bool], found: set[Any]) -> None:
-    """Add the floating point types of what depends on the ``moving`` inputs of a program."""
-    known = {v for v, moves in zip(opened(program).invars, moving, strict=True) if moves}
-    for equation in opened(program).eqns:
-        reads = [not isinstance(v, core.Literal) and v in known for v in equation.invars]
-        if not any(reads):
-            continue
-        for inner in programs_in(equation.params.values()):
-            inputs = opened(inner).invars
-            same = equation.primitive.name in CALLS and len(inputs) == len(reads)
-            # A state may come to depend on the inputs as a loop goes on, but no value of another type does
-            # before one of that type was computed of them.
-            _collect(inner, reads if same else [_type(v) in found for v in inputs], found)
-        found |= {_type(v) for v in equation.outvars if _type(v) is not None and is_real(v.aval)}
-        known.update(equation.outvars)
-
-
-def _type(variable: Any) -> Any:
-    return getattr(variable.aval, "dtype", None)
+    """Rounding to the coarsest type in which a program computes what depends on its inputs."""
+    return Rounding(narrowest_type(program))

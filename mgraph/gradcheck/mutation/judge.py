@@ -14,7 +14,7 @@ from ...cases import Convention
 from ...errors import ArgumentError, GraphError
 from ...node import NaryNodeOp
 from ..conventions import keeps, trial_of
-from ..report import TOLERANCES, largest
+from ..report import largest
 from ..trial import Gradients, Rule, Trial, elsewhere
 from ..witnesses.problem import Problem
 from .declared import declared_for, unreached
@@ -186,12 +186,12 @@ class Judge:
         if not self._cls.gradient_is_derivative:
             return ()
         found = trial.first_order(gradients)
-        return tuple(w for w, d in found.items() if not d <= TOLERANCES[w])
+        return tuple(w for w, d in found.items() if not d <= trial.allowed[w])
 
     def _curved_otherwise(self, rule: Rule, i: int) -> bool:
         trial = self._trials[i]
         try:
-            return not trial.second_order(rule) <= TOLERANCES["second"]
+            return not trial.second_order(rule) <= trial.allowed["second"]
         except Exception:
             return True
 
@@ -205,7 +205,8 @@ class Judge:
         except Exception:
             return ("raises",)
         differences = largest(answer.differences for answer in found)
-        return tuple(w for w, d in differences.items() if w in TOLERANCES and not d <= TOLERANCES[w])
+        allowed = trial.allowed
+        return tuple(w for w, d in differences.items() if w in allowed and not d <= allowed[w])
 
     # -- whether a mutant is another function
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from . import exact_numbers as exact
@@ -38,7 +39,7 @@ class ExactProgram:
 
 def _held(value: Any, dtype: Any) -> Array:
     """Numbers of a floating point type as decimals, others as NumPy has them."""
-    if not np.issubdtype(dtype, np.floating):
+    if not jnp.issubdtype(dtype, jnp.floating):
         return np.asarray(value, dtype)
     return np.asarray(_AS_DECIMALS(np.asarray(value, object)), object)
 
@@ -103,7 +104,7 @@ def _round(_: Any, x: Array, *, rounding_method: Any, **__: Any) -> Array:
 
 
 def _converted(out: Any, x: Array, **_: Any) -> Array:
-    return x if x.dtype == object and np.issubdtype(out.dtype, np.floating) else x.astype(out.dtype)
+    return x if x.dtype == object and jnp.issubdtype(out.dtype, jnp.floating) else x.astype(out.dtype)
 
 
 def _bits(out: Any, x: Array, **_: Any) -> Array:

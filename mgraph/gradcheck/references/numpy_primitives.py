@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from ...specs import is_real
+
 Array = np.ndarray
 Primitive = Callable[..., Any]
 
@@ -27,7 +29,7 @@ def _each(function: Callable[[float], float]) -> Primitive:
 
 
 def _divided(x: Array, y: Array) -> Array:
-    if np.issubdtype(x.dtype, np.floating):
+    if is_real(x):
         return np.true_divide(x, y)
     return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
 
@@ -292,7 +294,7 @@ def _gather(
     found = np.broadcast_to(x[places], out.shape)
     if inside.all():
         return found
-    default = math.nan if np.issubdtype(x.dtype, np.floating) else 0
+    default = math.nan if is_real(x) else 0
     return np.where(inside, found, default if fill_value is None else fill_value)
 
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
+from ...bridges.calls import parts_of_scan
 from .numpy_primitives import ELEMENTWISE, OTHERS, Array, NoReferenceError, Primitive
 
 
@@ -109,10 +110,8 @@ def _scan(
     reverse: bool,
     **_: Any,
 ) -> list[Array]:
-    # A loop's carry has one shape inside and outside; stacked results have not.
-    carried = sum(o.shape == inner.shape for o, inner in zip(outs, jaxpr.out_avals, strict=True))
-    sequences = sum(np.shape(a) != inner.shape for a, inner in zip(args, jaxpr.in_avals, strict=True))
-    first, last = len(args) - sequences - carried, len(args) - sequences
+    first, carried = parts_of_scan(jaxpr, args, outs)
+    last = first + carried
     constants, state, steps = args[:first], list(args[first:last]), args[last:]
     rows: list[list[Array]] = []
     for i in range(length):

@@ -25,9 +25,9 @@ from ...rules import check_rule_set
 from ...shape import Shape
 from ...specs import is_real
 from ..example import Adjoint, Example, record_case
-from ..witnesses.contraction import Point, Values, adjoint_draws
+from ..witnesses.contraction import Point, adjoint_draws
 from ..witnesses.problem import Problem
-from ..witnesses.recorded import recorded_function, wide
+from ..witnesses.recorded import RecordedFunction, wide
 
 _STEP = 2e-4
 """Step of a difference, relative to the size of the input."""
@@ -82,7 +82,7 @@ class RecordedExample:
         chosen = [nodes.index(children[i]) for i in self.children]
         leaves = [wide(n.leaf_value()) for n in nodes]
         row = excerpt.row_of[node.id]
-        self.values: Values = recorded_function(excerpt, row, chosen, leaves, graph.seed)
+        self.values = RecordedFunction(excerpt, row, chosen, leaves, graph.seed)
 
     def point(self, example: Example) -> Point:
         """The children's values in an example that differs from the recorded one in these alone."""

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import told
 from ...specs import is_real
 from ..example import Example
-from ..report import TOLERANCES
+from ..report import TOLERANCES, with_rounding
 from ..witnesses.agreement import relative
 from .evaluation import FirstDerivatives, Gradients
 
@@ -119,16 +119,23 @@ class Question:
     def _found(self, derivatives: FirstDerivatives, example: Example) -> list[Way]:
         if self.name == "first_order":
             gradients = derivatives(example)
-            return [self._way(child, *compared(found)) for child, found in gradients.items()]
+            return [self._way(derivatives, child, *compared(found)) for child, found in gradients.items()]
         problem = derivatives.problem(example)
         problem.first_order(example.rule_set)
         if problem.undefined:
             return []
         answers = getattr(problem, self.name)(example.rule_set)
         pairs = zip(derivatives.children, answers, strict=True)
-        return [self._way(child, answer.differences) for child, answer in pairs]
+        return [self._way(derivatives, child, answer.differences) for child, answer in pairs]
 
-    def _way(self, child: int, differences: Mapping[str, float], smooth: bool = False) -> Way:
+    def _way(
+        self,
+        derivatives: FirstDerivatives,
+        child: int,
+        differences: Mapping[str, float],
+        smooth: bool = False,
+    ) -> Way:
         found = {w: differences[w] for w in self.witnesses if w in differences}
-        objecting = {w: d for w, d in found.items() if not d <= TOLERANCES[w]}
+        allowed = with_rounding(TOLERANCES, derivatives.values.widening.rounding)
+        objecting = {w: d for w, d in found.items() if not d <= allowed[w]}
         return Way(self.name, child, objecting, smooth)

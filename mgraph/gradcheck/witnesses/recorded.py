@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,22 +19,72 @@ from ...specs import Spec, is_real, spec_of
 from ...structure import Excerpt, Row, Structure, is_leaf
 from ...tracing.trace import trace
 from ...types import Type
-from .contraction import Point, Values, total
+from .contraction import Point, total
+from .narrow import has_rounded, in_float64, narrow_type, narrowest_type
+
+_NUMBERS = 4
+"""How many units in the last place of a narrow type gradients may be off because of an operator's numbers."""
 
 
-def recorded_function(
-    excerpt: Excerpt, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray], draw_seed: int
-) -> Values:
+class Widening(NamedTuple):
+    """A computation in float64 throughout, if it can be."""
+
+    structure: Structure
+    narrow: Any = None
+    """The type of less precision that operators compute in, although they are given float64."""
+    inside: bool = False
+    """Whether all of them do so in float64 here."""
+    rounding: float = 0.0
+    """By how much, relative to the largest of them, gradients may be off because numbers in the code of
+    operators are rounded to that type."""
+
+
+def widening(structure: Structure, gradient_of: Callable[[Structure], Any]) -> Widening:
+    """A widened structure, in which operators compute in float64 also where their code casts to a narrower
+    type, if all can. ``gradient_of`` traces the gradient of a structure."""
+    found = Widening(structure)
+    with suppress(Exception):  # what cannot be traced: whoever asks for gradients is told why
+        program = gradient_of(structure)
+        found = found._replace(narrow=narrow_type(program))
+        if found.narrow is None:
+            return found
+        inside = widened(structure, inside=True)
+        whole = narrow_type(gradient_of(inside)) is None
+        rounds = whole and has_rounded(program)
+        rounding = _NUMBERS * float(jnp.finfo(found.narrow).eps) if rounds else 0.0
+        found = Widening(inside, found.narrow, whole, rounding)
+    return found
+
+
+class RecordedFunction:
     """The value of the row ``output`` as a function of the ``chosen`` leaves; the others keep their values.
 
-    It is computed in float64 throughout.
+    It is computed in float64 throughout, if it can be: ``widening`` says so.
     """
-    computed = _computed(widened(excerpt.structure), output, chosen, leaves, draw_seed)
 
-    def values(point: Point, rule_set: str, frozen: int | None) -> Any:
-        return computed(point, None, rule_set, frozen)
+    def __init__(
+        self,
+        excerpt: Excerpt,
+        output: int,
+        chosen: Sequence[int],
+        leaves: Sequence[np.ndarray],
+        draw_seed: int,
+    ) -> None:
+        def value(structure: Structure) -> Callable[..., Any]:
+            return _computed(structure, output, chosen, leaves, draw_seed)
 
-    return values
+        def gradient_of(structure: Structure) -> Any:
+            def loss(point: Point) -> Any:
+                found = jax.tree.leaves(value(structure)(point, None, "rules"))
+                return total(jnp.sum(v) for v in found if is_real(v))
+
+            return jax.make_jaxpr(jax.grad(loss))([leaves[k] for k in chosen])
+
+        self.widening = widening(widened(excerpt.structure), gradient_of)
+        self._value = value(self.widening.structure)
+
+    def __call__(self, point: Point, rule_set: str, frozen: int | None) -> Any:
+        return self._value(point, None, rule_set, frozen)
 
 
 def check_numbers(
@@ -81,11 +132,20 @@ def wide(value: Any) -> np.ndarray:
     return array.astype(np.float64) if is_real(array) else array
 
 
-def widened(structure: Structure) -> Structure:
+def widened(structure: Structure, inside: bool = False) -> Structure:
     """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
-    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it."""
+    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it. With
+    ``inside``, so do casts in the code of operators."""
+
+    def field(value: Any) -> Any:
+        if isinstance(value, Type) and value.is_float:
+            return Type.float64
+        if isinstance(value, Body):
+            return replace(value, structure=widened(value.structure, inside))
+        return value
+
     rows = (
-        _wide_leaf(row) if is_leaf(row) else (_rebuilt(row[0], _wide_field), *row[1:])
+        _wide_leaf(row) if is_leaf(row) else (_rebuilt(row[0], field, inside), *row[1:])
         for row in structure.rows
     )
     return replace(structure, rows=tuple(rows))
@@ -105,11 +165,12 @@ def _wide_leaf(row: Row) -> Row:
     return head, spec, *rest
 
 
-def _rebuilt(operator: Any, converted: Callable[[Any], Any]) -> Any:
-    """The operator with converted fields, and with its surrogate as forward."""
+def _rebuilt(operator: Any, converted: Callable[[Any], Any], inside: bool = False) -> Any:
+    """The operator with converted fields, and with its surrogate as forward; ``inside`` as in ``widened``."""
     cls: Any = type(operator)
+    cls = _smooth(cls)
     fields = {name: converted(getattr(operator, name)) for name in operator.fields}
-    return make_operator(_smooth(cls), fields)
+    return make_operator(_wide_inside(cls) if inside else cls, fields)
 
 
 @functools.cache
@@ -120,12 +181,34 @@ def _smooth(cls: Any) -> Any:
     return type(cls)(cls.__name__, (cls,), {"forward_ops": cls.surrogate_ops, "__module__": __name__})
 
 
-def _wide_field(value: Any) -> Any:
-    if isinstance(value, Type) and value.is_float:
-        return Type.float64
-    if isinstance(value, Body):
-        return replace(value, structure=widened(value.structure))
-    return value
+@functools.cache
+def _wide_inside(cls: Any) -> Any:
+    """The class of an operator that computes in float64 where its forward casts to a narrower type. A rule
+    that casts to one that its forward does not need loses digits, and stays as it is."""
+    forward = cls.forward_ops
+
+    @functools.wraps(forward)
+    def forward_ops(self: Any, *values: Any) -> Any:
+        return in_float64(functools.partial(forward, self))(*values)
+
+    members = {"forward_ops": forward_ops, "__module__": __name__}
+    if hasattr(cls, "backward_ops"):
+        members["backward_ops"] = _wide_rule(forward, cls.backward_ops)
+    return type(cls)(cls.__name__, (cls,), members)
+
+
+def _wide_rule(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    def roundings(function: Callable[..., Any], *args: Any) -> float:
+        return float(jnp.finfo(narrowest_type(jax.make_jaxpr(function)(*args))).eps)
+
+    @functools.wraps(backward)  # for the messages about a rule that takes other arguments
+    def backward_ops(self: Any, adj: Any, val: Any, *values: Any) -> Any:
+        rule, value = functools.partial(backward, self), functools.partial(forward, self)
+        if roundings(rule, adj, val, *values) > roundings(value, *values):
+            return rule(adj, val, *values)
+        return in_float64(rule)(adj, val, *values)
+
+    return backward_ops
 
 
 def _smooth_field(value: Any) -> Any:

@@ -313,32 +313,6 @@ def test_mutants_of_what_jax_cannot_differentiate_are_no_crash() -> None:
     assert row.problem.startswith("ValueError: Pure callbacks do not support JVP")
 
 
-def test_why_a_right_rule_that_casts_to_float32_is_called_wrong() -> None:
-    class Narrow(UnaryNodeOp):
-        type = "narrow"
-        cases = (Case((2, 3)),)
-
-        def forward_ops(self, x):
-            return jnp.sin(x.astype(self.inner(x))).astype(x.dtype)
-
-        def backward_ops(self, adj, val, x):
-            inner = self.inner(x)
-            return ((adj.astype(inner) * jnp.cos(x.astype(inner))).astype(x.dtype),)
-
-        def inner(self, x):
-            return jnp.float32
-
-    class Wide(Narrow):
-        def inner(self, x):
-            return jnp.promote_types(x.dtype, jnp.float32)
-
-    note = "computed in float32, whose rounding is wrong for float64: cast by"
-    row = check_operator(Narrow, quick=True)
-    assert not row.ok and note in row.verdict
-    assert note in check_gradients(Narrow).note
-    assert check_operator(Wide, quick=True).verdict == "ok"
-
-
 def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
     class Stopped(UnaryNodeOp):
         type = "stopped"
