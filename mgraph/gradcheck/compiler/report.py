@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...names import counted
 from ...tables import table
 from ..report import finite
+from ..subjects import COMPOSITIONS
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class CompiledRow:
     def verdict(self) -> str:
         """``ok`` with a note if there is one, the problem, or how many arrays are wrong."""
         if self.problem or self.differences:
-            return self.problem or f"WRONG: {len(self.differences)} comparisons"
+            return self.problem or f"WRONG: {counted(len(self.differences), 'comparison')}"
         return f"ok ({self.note})" if self.note else "ok"
 
 
@@ -101,10 +103,12 @@ class CompiledReport:
         programs = sum(row.programs for row in self.rows)
         wrong = sum(not row.ok for row in self.rows)
         largest = max(row.largest for row in self.rows)
+        compositions = names & {subject.name for subject in COMPOSITIONS}
+        groups = ("operator", names - compositions), ("composition", compositions)
+        subjects = " and ".join(counted(len(group), noun) for noun, group in groups if group)
         return (
-            f"{len(names)} operators and compositions, {len(self.rows)} cases of {sizes[0]:,} to "
-            f"{sizes[-1]:,} rows in float32 and float64, {programs:,} programs in {self.seconds:.0f} s, "
-            f"{wrong} wrong; "
+            f"{subjects}, {counted(len(self.rows), 'case')} of {sizes[0]:,} to {sizes[-1]:,} rows in float32 "
+            f"and float64, {counted(programs, 'program')} in {self.seconds:.0f} s, {wrong} wrong; "
             f"largest difference {largest:.2g} of what is allowed"
         )
 

@@ -16,7 +16,7 @@ import mgraph
 import mgraph.gradcheck.compiler.check as compiled
 from mgraph import UnaryNodeOp
 from mgraph.cases import Case
-from mgraph.gradcheck import check_compiled
+from mgraph.gradcheck import CompiledReport, CompiledRow, check_compiled
 from mgraph.gradcheck.references.numpy_primitives import NoReferenceError
 from mgraph.gradcheck.references.numpy_witness import computed_by_numpy
 from mgraph.gradcheck.subjects import COMPOSITIONS, Subject
@@ -139,7 +139,7 @@ def test_right_operators_pass() -> None:
     report = check_compiled(["layer_normalization", "topk", "rows"], sizes=[7, 33], quick=True)
     assert report.ok and report.differences == () and 0 < max(row.largest for row in report.rows) < 0.5
     assert [row.note for row in report.rows] == [""] * len(report.rows)
-    assert str(report).startswith("3 operators and compositions, ")
+    assert str(report).startswith("3 operators, ")
 
 
 @pytest.mark.parametrize("subject", [s for s in COMPOSITIONS if "32000" not in s.name], ids=lambda s: s.name)
@@ -195,6 +195,12 @@ def test_an_operator_without_cases_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not report.ok and "Bare: declares no cases" in str(report)
 
 
+def test_operators_and_compositions_are_counted_apart() -> None:
+    names = [COMPOSITIONS[0].name, COMPOSITIONS[1].name, "SinNodeOp"]
+    report = CompiledReport(tuple(CompiledRow(name, "", {"float32": [9]}, programs=1) for name in names), 1.0)
+    assert str(report).startswith("1 operator and 2 compositions, 3 cases of 9 to 9 rows ")
+
+
 @pytest.mark.parametrize("ok", [True, False])
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ok: bool) -> None:
     def check(names: Sequence[str], module: str | None, *, quick: bool, on_row: Any) -> Any:
@@ -205,4 +211,6 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
     monkeypatch.setattr("mgraph.gradcheck.check_compiled", check)
     assert main(["gradcheck", "--quiet", "--compiled", "--quick", "sin"]) == (0 if ok else 1)
-    assert capsys.readouterr().out.count("planted") == (0 if ok else 1)
+    printed = capsys.readouterr().out
+    assert printed.count("planted") == (0 if ok else 1)
+    assert "1 operator, 1 case of 9 to 9 rows" in printed
