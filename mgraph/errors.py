@@ -60,8 +60,8 @@ class WordVectorsError(MGraphError, ValueError):
 
 def told(error: BaseException) -> str:
     """An exception in one line: with its kind, unless it is one of mgraph's own."""
-    kind = "" if isinstance(error, MGraphError) else f"{type(error).__name__}: "
-    return f"{kind}{first_line(error)}"
+    kinds = () if isinstance(error, MGraphError) else (type(error).__name__,)
+    return ": ".join(filter(None, (*kinds, first_line(error))))
 
 
 def first_line(error: BaseException) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import GradientError
+from ..errors import GradientError, MGraphError, told
+from ..places import raised_at
 from ..tables import table
 from .example import Example
 from .witnesses.agreement import Finding
@@ -296,6 +297,12 @@ def verdict(problem: str, objections: Iterable[str], finding: Finding | None = N
     found = [f"WRONG: {', '.join(wrong)}{f' ({finding})' if finding else ''}"] if wrong else []
     found += ["NOT REPEATABLE"] if "repeat" in objections else []
     return "; ".join([*found, *([problem] if problem else [])]) or "ok"
+
+
+def problem_of(error: BaseException) -> str:
+    """What a user's operator raised, as the problem of its row: in one line, with the user's line."""
+    line = None if isinstance(error, MGraphError) else raised_at(error)
+    return f"{told(error)} ({line})" if line else told(error)
 
 
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:

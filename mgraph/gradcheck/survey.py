@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 from .. import ops
 from ..cases import check_declared
-from ..errors import ArgumentError, MGraphError, told
+from ..errors import ArgumentError, MGraphError
 from ..names import counted, meant
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import QUICK_CASES, check_gradients, check_quickly
-from .report import NOTHING, GradientReport, cells, columns_of, finite, largest, verdict
+from .report import NOTHING, GradientReport, cells, columns_of, finite, largest, problem_of, verdict
 from .shrinking.smallest import SECONDS, SmallestFailure, smallest_failure
 
 Operator = type[NaryNodeOp]
@@ -180,8 +180,8 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
         return OperatorRow(cls.__name__, cls.type, 0, {}, "declares no cases")
     try:
         report = check_quickly(cls, seed) if quick else check_gradients(cls, seed=seed, thorough=True)
-    except Exception as e:  # a user's operator may raise anything
-        return OperatorRow(cls.__name__, cls.type, cases, {}, told(e))
+    except (Exception, SystemExit) as e:  # a user's operator may raise anything
+        return OperatorRow(cls.__name__, cls.type, cases, {}, problem_of(e))
     skipped = () if cls.gradient_is_derivative and cls.differentiable else _DERIVATIVES
     differences = largest(check.differences for check in report.checks)
     differences = {w: d for w, d in differences.items() if w not in skipped}

@@ -19,7 +19,7 @@ from ...specs import is_real
 from ...types import as_type
 from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
-from ..report import NOTHING
+from ..report import NOTHING, problem_of
 from ..subjects import Subject
 from ..survey import Operator, chosen_operators
 from .declared import declared_for
@@ -103,8 +103,8 @@ def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: 
         return iter([Budget(cls.__name__, problem=NOTHING)])
     try:
         trials = [_Trial(cls, case, element_types, seed, compiler) for case in cases]
-    except Exception as e:  # a user's operator may raise anything
-        return iter([Budget(cls.__name__, problem=told(e))])
+    except (Exception, SystemExit) as e:  # a user's operator may raise anything
+        return iter([Budget(cls.__name__, problem=problem_of(e))])
     return _budgets(trials, element_types)
 
 

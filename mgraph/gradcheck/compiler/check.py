@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import first_line
 from ...node import NaryNodeOp
 from ...ops.convolution import ConvolutionOp
 from ...platforms import as_wished
 from ...specs import is_real
 from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import computed_by_numpy
+from ..report import problem_of
 from ..subjects import COMPOSITIONS, Subject
 from ..survey import chosen_operators, rows_of
 from ..witnesses.narrow import narrowest_type
@@ -114,9 +114,8 @@ def _row_of(
         with jax.enable_x64(True), np.errstate(all="ignore"):  # a value may be anything
             plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
             return _Examination(subject, plan, quick, seed).row()
-    except Exception as e:  # a user's operator may raise anything
-        reason = first_line(e)
-        return CompiledRow(subject.name, str(subject.case), {}, problem=f"{type(e).__name__}: {reason}")
+    except (Exception, SystemExit) as e:  # a user's operator may raise anything
+        return CompiledRow(subject.name, str(subject.case), {}, problem=problem_of(e))
 
 
 def _sizes(

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from ...errors import told
 from ...node import NaryNodeOp
-from ..report import NOTHING
+from ..report import NOTHING, problem_of
 from ..survey import chosen_operators, rows_of
 from .declared import declared_for
 from .judge import judged
@@ -44,8 +43,8 @@ def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
         # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
         with jax.enable_x64(True), jax.disable_jit(), ending_loops():
             verdicts = tuple(judged(cls, seed))
-    except Exception as e:  # a user's operator may raise anything
-        return MutantRow(cls.__name__, cls.type, (), problem=told(e))
+    except (Exception, SystemExit) as e:  # a user's operator may raise anything
+        return MutantRow(cls.__name__, cls.type, (), problem=problem_of(e))
     used = {v.declared for v in verdicts}
     stale = tuple(change for change in declared_for(cls) if change not in used)
     return MutantRow(cls.__name__, cls.type, verdicts, stale)

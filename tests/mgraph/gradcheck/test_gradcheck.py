@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +19,11 @@ from mgraph.gradcheck import (
     GradientCheck,
     LossReport,
     check_budgets,
+    check_compiled,
     check_layers,
     check_loss,
     check_mutants,
+    check_operators,
 )
 from mgraph.gradcheck.report import NOTHING
 from mgraph.gradcheck.survey import OperatorReport, check_operator, with_failures
@@ -358,6 +361,38 @@ def test_cases_without_elements_are_not_ok() -> None:
     module = {"module": Elementless.__module__}
     assert [row.problem for row in check_mutants(["Elementless"], **module).rows] == [NOTHING]
     assert [row.problem for row in check_budgets(["Elementless"], **module).rows] == [NOTHING]
+
+
+class Leaving(UnaryNodeOp):
+    type = "leaving"
+    cases = (Case((2,)),)
+    raised: ClassVar[Any] = SystemExit
+
+    def forward_ops(self, x):
+        return 2 * x
+
+    def backward_ops(self, adj, val, x):
+        raise self.raised
+
+
+@pytest.mark.parametrize(
+    ("check", "options"),
+    [
+        (check_operators, {}),
+        (check_operators, {"quick": True}),
+        (check_mutants, {}),
+        (check_budgets, {"element_types": ["float32"]}),
+        (check_compiled, {"quick": True, "sizes": [3]}),
+    ],
+)
+def test_a_rule_that_leaves_the_program_does_not_end_the_check(
+    monkeypatch: pytest.MonkeyPatch, check: Any, options: Any
+) -> None:
+    (row,) = check(["leaving"], __name__, **options).rows
+    assert re.fullmatch(r"SystemExit \(.*test_gradcheck\.py:\d+\)", row.problem)
+    monkeypatch.setattr(Leaving, "raised", KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        check(["leaving"], __name__, **options)
 
 
 def test_reports_can_be_copied() -> None:
