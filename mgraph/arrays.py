@@ -78,6 +78,13 @@ def whole(what: str, name: str, value: Any) -> int:
         ) from None
 
 
+def text(what: str, value: Any) -> str:
+    """``value`` if it is a text; ``ArgumentError`` if ``what`` is none."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{what} is a text, got {described(value)}{here()}")
+    return value
+
+
 def checked_seed(seed: Any) -> int:
     """``seed`` as an int; ``ArgumentError`` if it is none."""
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:

@@ -12,6 +12,7 @@ import jax.export
 import numpy as np
 from jax.typing import ArrayLike
 
+from .arrays import text
 from .device import platform_of
 from .draws import Key, run_draws, run_key
 from .errors import ArgumentError, GraphError
@@ -264,7 +265,7 @@ def _nodes(role: str, nodes: Any) -> list[Node]:
 def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
     if isinstance(inputs, Mapping):
         _nodes("inputs", inputs.values())
-        named = dict(inputs)
+        named = {text("the name of an input", name): node for name, node in inputs.items()}
     else:
         named = {}
         for i, node in enumerate(_nodes("inputs", inputs)):

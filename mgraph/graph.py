@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from . import drawing, inits
-from .arrays import described, whole
+from .arrays import described, text, whole
 from .errors import ArgumentError, GraphError, ShapeError
 from .files import dumps
 from .function import Function
@@ -70,7 +70,9 @@ class ExpressionGraph(GraphParameters):
         """A constant of ``shape`` filled by an initializer (zeros without one).
 
         The value of a random initializer is drawn at each run; every other value is computed now.
+        ``ArgumentError`` for a name that is not a text.
         """
+        name = text("the name of a constant", name)
         kind = self._element_type if type is None else as_type(type)
         node = ConstantNode.make(self.tape, as_shape(shape), kind, inits.zeros() if init is None else init)
         if name != "none":
@@ -78,7 +80,9 @@ class ExpressionGraph(GraphParameters):
         return node
 
     def input(self, name: str, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
-        """A named leaf without a value: a parameter of a ``graph.function`` in nGraph's sense."""
+        """A named leaf without a value: a parameter of a ``graph.function`` in nGraph's sense.
+        ``ArgumentError`` for a name that is not a text."""
+        name = text("the name of an input", name)
         kind = self._element_type if type is None else as_type(type)
         node: ConstantNode = new_leaf(ConstantNode, self.tape, spec_of(as_shape(shape), kind), False)
         node.name = name

@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arrays import text
 from .cases import Case, Convention
-from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from .errors import ElementTypeError, GraphError, ShapeError
 from .names import with_article
 from .operators import OPEN, declare, find_operator, is_default, keeping_nothing
 from .places import Place, here, place
@@ -397,9 +398,7 @@ class Node(metaclass=NodeMeta):
     def set_name(self, name: str) -> Node:
         """Give the node a name for pictures and messages; returns the node. ``ArgumentError`` if it is no
         text, ``GraphError`` for another name of a parameter."""
-        if not isinstance(name, str):
-            raise ArgumentError(f"the name of a node is a text, got {name!r}{here()}")
-        self.name = name
+        self.name = text("the name of a node", name)
         return self
 
     def debug(self, message: str = "") -> Node:

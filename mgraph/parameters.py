@@ -8,10 +8,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from . import inits
+from .arrays import described, text
 from .errors import ArgumentError, ParameterError
 from .files.parameter_files import Source, load_parameters, save_parameters
 from .inits import Initializer
 from .leaves import Parameters, ParamNode
+from .places import here
 from .settings import GraphSettings
 from .shape import Shape, Sizes, as_shape
 from .types import Type, TypeName, as_type
@@ -32,8 +34,9 @@ class GraphParameters(GraphSettings):
         """A parameter by its full name, on the present tape."""
 
     def switch_params(self, namespace: str) -> None:
-        """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``."""
-        self._namespace = namespace
+        """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``.
+        ``ArgumentError`` for one that is not a text."""
+        self._namespace = text("a namespace", namespace)
 
     def param(
         self,
@@ -111,7 +114,7 @@ class GraphParameters(GraphSettings):
     def _asked(self, name: str) -> str:
         """The full name of a parameter that a user asks for; ``ArgumentError`` if it is none."""
         if not isinstance(name, str) or not name:
-            raise ArgumentError(f"a parameter needs a name, got {name!r}")
+            raise ArgumentError(f"a parameter needs a name, got {described(name)}{here()}")
         return self._full_name(name)
 
     def _full_name(self, name: str) -> str:

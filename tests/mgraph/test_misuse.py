@@ -170,6 +170,20 @@ def test_an_optimizer_inside_a_transformation_keeps_no_tracer(graph: ExpressionG
     np.testing.assert_allclose(w.val(), 0.5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", [("a",), 3, b"a", None])
+@pytest.mark.parametrize("call", [
+    lambda g, name: g.input(name, (2,)),
+    lambda g, name: g.constant((2,), name=name),
+    lambda g, name: g.function(g.ones((2,)), {name: g.input("x", 2)}),
+    lambda g, name: g.switch_params(name),
+    lambda g, name: g.ones((2,)).set_name(name),
+])  # fmt: skip
+def test_names_are_texts(graph: ExpressionGraph, call: Callable[[Any, Any], Any], name: Any) -> None:
+    what = "(the name of an? (input|constant|node)|a namespace)"
+    with pytest.raises(ArgumentError, match=f"^{what} is a text, got " + HERE):
+        call(graph, name)
+
+
 def test_a_parameter_keeps_its_name(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.ones())
     assert w.set_name("w") is w
