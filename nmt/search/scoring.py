@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -136,13 +136,18 @@ def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) 
 
 def check_ids(model: Model, samples: Sequence[Streams]) -> None:
     """``ArgumentError`` for a sample without ids, at least one, of the vocabulary in each of the model's
-    streams."""
+    streams, and for what is no list of samples."""
     names, sizes = [*source_names(model.sources), "target"], model.ids
+    if not isinstance(samples, Sized):
+        raise ArgumentError(f"expected a list of sentences, got {samples!r:.80}")
     for number, streams in enumerate(samples):
+        if not isinstance(streams, Sized):
+            each = ", ".join(names)
+            raise ArgumentError(f"sentence {number}: expected ids for each of {each}, got {streams!r:.80}")
         if len(streams) != len(names):
             raise ArgumentError(f"sentence {number} has {len(streams)} streams, expected {len(names)}")
         for name, ids, size in zip(names, streams, sizes, strict=True):
-            if not len(ids):
+            if isinstance(ids, Sized) and not len(ids):
                 raise ArgumentError(f"sentence {number} has no ids in its {name}, not even </s>")
             try:
                 fit = min(ids) >= 0 and max(ids) < size

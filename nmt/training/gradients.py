@@ -76,9 +76,9 @@ def check_model_layers(
 
 def _batch(model: Model, samples: Sequence[Streams], label_smoothing: float) -> Batch:
     """The samples as one batch; see ``check_model_gradients`` for the errors."""
+    check_ids(model, samples)
     if not samples:
         raise ArgumentError("expected at least one sample")
-    check_ids(model, samples)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
     return pad(list(zip(*samples, strict=True)), target=True)

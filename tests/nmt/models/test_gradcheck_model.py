@@ -327,6 +327,12 @@ def test_arguments_that_cannot_be(model: Model) -> None:
         check_model_gradients(model, [*PAIRS, ([5, 0],)])
     with pytest.raises(ArgumentError, match="sentence 0: expected ids in its source, got 'a'"):
         check_model_gradients(model, ["ab"])
+    with pytest.raises(ArgumentError, match="sentence 0: expected ids for each of source, target, got 5"):
+        check_model_gradients(model, [5])  # type: ignore[list-item]
+    with pytest.raises(ArgumentError, match="sentence 0: expected ids in its target, got 5"):
+        check_model_gradients(model, [([4, 0], 5)])  # type: ignore[list-item]
+    with pytest.raises(ArgumentError, match="expected a list of sentences, got 5"):
+        check_model_gradients(model, 5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="sentence 0 has id 13 in its target, of which .* 13 ids"):
         check_model_layers(model, [([5, 0], [13, 0])])
 
