@@ -25,7 +25,7 @@ from .cases import Case, Convention
 from .errors import ElementTypeError, GraphError, ShapeError
 from .names import with_article
 from .operators import OPEN, declare, find_operator, is_default, keeping_nothing
-from .places import Place, here, place
+from .places import Place, here, place, rule_place
 from .recording import new, not_a_node, record
 from .scalars import weak_scalars
 from .shape import NodeShape
@@ -264,8 +264,13 @@ class Node(metaclass=NodeMeta):
         value = jax.eval_shape(self._traced_forward, self._numbers_spec(), *structs)
         parts = value if isinstance(value, tuple) else (value,)
         if not parts or not all(hasattr(part, "dtype") for part in parts):
-            raise ElementTypeError(f"forward_ops must return an array or a tuple of them, got {value!r}")
+            raise self._no_arrays(value)
         return spec_like(value)
+
+    def _no_arrays(self, value: Any) -> ElementTypeError:
+        """The error about a value that is neither an array nor a tuple of them."""
+        what = f"forward_ops must return an array or a tuple of them, got {value!r}"
+        return ElementTypeError(f"{what}{rule_place(type(self).forward_ops)}")
 
     def _numbers_spec(self) -> Any:
         """What programs take for the operator's numbers; ``None`` without numbers."""
@@ -275,7 +280,11 @@ class Node(metaclass=NodeMeta):
         """``forward_ops`` as programs trace it."""
         own = self if self.generic is None else self.generic[0].bound(numbers)
         with keeping_nothing(own, "forward_ops"):
-            return own.forward_ops(*values)
+            value = own.forward_ops(*values)
+        known = int | float | complex | Node  # JAX makes arrays of the numbers, and asks a node for its own
+        if not all(hasattr(leaf, "dtype") or isinstance(leaf, known) for leaf in jax.tree.leaves(value)):
+            raise self._no_arrays(value)
+        return value
 
     def makes_wide(self) -> bool:
         """Whether the value may be of a 64-bit type although no child is."""

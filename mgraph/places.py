@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import jax
 import numpy as np
@@ -43,6 +45,12 @@ def place(where: Place | None) -> str:
         if start <= instruction < end and number is not None:
             line = number
     return f"{code.co_filename}:{line}"
+
+
+def rule_place(rule: Callable[..., Any]) -> str:
+    """The line of a message that says where a rule is written; nothing if that is not in Python."""
+    code = getattr(inspect.unwrap(rule), "__code__", None)
+    return f"\n  rule at {place((code, 0))}" if code else ""
 
 
 def raised_at(error: BaseException) -> str | None:

@@ -8,7 +8,6 @@ An operator is a ``jax.custom_vjp``, one per node class and rule set, made on fi
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from .errors import ArgumentError, GradientError, MGraphError
 from .names import meant
 from .node import Node
 from .operators import keeping_nothing, signature_for, signature_of, takes
-from .places import failed, here, place
+from .places import failed, here, rule_place
 from .shape import Shape
 from .specs import spec_like
 from .varying import alike, zeros_like
@@ -161,8 +160,7 @@ def gradients_of(
 
 def _about(backward: Backward, values: tuple[Any, ...]) -> str:
     """The end of a message about a rule: its children, and its place if it is written in Python."""
-    code = getattr(inspect.unwrap(backward), "__code__", None)
-    return _children(values) + (f"\n  rule at {place((code, 0))}" if code else "")
+    return _children(values) + rule_place(backward)
 
 
 def _children(values: tuple[Any, ...]) -> str:

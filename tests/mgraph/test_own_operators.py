@@ -198,6 +198,11 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
         (lambda self, x: (), r"must return an array or a tuple of them, got \(\)"),
         (lambda self, x: [x, x], r"must return an array or a tuple of them, got \["),
         (lambda self, x: {"y": x}, r"must return an array or a tuple of them, got \{"),
+        (
+            lambda self, x: "y",
+            "must return an array or a tuple of them, got .y.\n  rule at .*operators.py:\\d+",
+        ),
+        (lambda self, x: (x, min), r"must return an array or a tuple of them, got \(.*function min>\)"),
         (lambda self, x: x.missing, "forward_ops failed: AttributeError: .*missing"),
         (
             lambda self, x: np.sin(x),
