@@ -22,13 +22,17 @@ from .errors import ArgumentError, ModelFileError
 from .files.items import SPECIAL, read_npz, write_npz
 from .files.json_text import read_json
 from .files.paths import path_text
+from .names import counted
+from .places import here
 from .signature import Inputs, Signature, fitting
-from .specs import Spec, spec_of
+from .specs import Spec, is_real, spec_of
 from .types import as_type
 
 Path = str | os.PathLike[str]
 HEADER, PROGRAM = SPECIAL + "function.json", SPECIAL + "function.program"
 VERSION = 1
+MAX_ORDER = 4
+"""How often a saved function can be differentiated, at most."""
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
@@ -45,8 +49,8 @@ class Pure(Protocol):
 
 def save_function(function: Pure, path: Path, *, order: int, platforms: Sequence[str]) -> None:
     """Write ``function`` to ``path``; see ``Function.save``."""
-    if not isinstance(order, int) or not 0 <= order <= 4:
-        raise ArgumentError(f"expected an order of derivatives from 0 to 4, got {order!r}")
+    if not isinstance(order, int) or not 0 <= order <= MAX_ORDER:
+        raise ArgumentError(f"expected an order of derivatives from 0 to {MAX_ORDER}, got {order!r}")
     unknown = [name for name in platforms if name not in PLATFORMS]
     if unknown or not platforms:
         raise ArgumentError(f"expected platforms of {', '.join(PLATFORMS)}, got {list(platforms)}")
@@ -91,7 +95,8 @@ class SavedFunction:
     Calling it runs the program with the parameters' values of the file, which ``values()`` returns and
     ``replace_parameter`` replaces; ``pure(params, inputs, key)`` works under ``jax.jit``, ``jax.grad`` and
     ``jax.vjp`` as that of the ``Function`` did, and differentiates by its rules, up to the order that was
-    saved. Not under ``jax.vmap`` or ``jax.jvp``, which a compiled program does not know.
+    saved (``ArgumentError`` beyond it). Not under ``jax.vmap`` or ``jax.jvp``, which a compiled program does
+    not know.
     """
 
     def __init__(
@@ -103,6 +108,7 @@ class SavedFunction:
         self._values = dict(values)
         self._runs = itertools.count(1)
         self._compiled = jax.jit(program.call)
+        self._order = _order_of(program)
         self.parameters = tuple(signature.parameters)
         """Names of the parameters."""
 
@@ -120,10 +126,9 @@ class SavedFunction:
         signature = self.signature
         signature.check_pure(key)
         data = jax.random.key_data(jax.random.key(0) if key is None else key)
-        found = self._program.call(
-            signature.checked_parameters(params), signature.checked_inputs(inputs), data
-        )
-        return signature.formed(found)
+        given = signature.checked_parameters(params), signature.checked_inputs(inputs)
+        found = self._program.call(*_limited(given, self._order, self._order), data)
+        return signature.formed(_limited(found, self._order, self._order))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
@@ -181,6 +186,38 @@ def load_function(path: Path) -> SavedFunction:
         stored = {key: _restored(items.get(key), spec) for key, spec in signature.parameters.items()}
         values = {key: jax.numpy.asarray(value) for key, value in stored.items() if value is not None}
         return SavedFunction(signature, exported, signature.checked_parameters(values), seed)
+
+
+def _order_of(program: jax.export.Exported) -> int:
+    """How often a program can be differentiated."""
+    return 1 + _order_of(program.vjp()) if program.has_vjp() else 0
+
+
+def _limited(values: Any, order: int, left: int) -> Any:
+    """``values``, arrays in any structure, which can be differentiated ``left`` times of ``order``."""
+    leaves, structure = jax.tree.flatten(values)
+    floats = [i for i, leaf in enumerate(leaves) if is_real(leaf)]
+
+    @jax.custom_vjp
+    def same(chosen: list[Any]) -> list[Any]:
+        return chosen
+
+    def forward(chosen: list[Any]) -> tuple[list[Any], None]:
+        return _limited(chosen, order, left - 1) if left else chosen, None
+
+    def reverse(_: None, adjoints: list[Any]) -> tuple[list[Any]]:
+        if not left:
+            more = f"; function.save(path, order={order + 1}) saves more" if order < MAX_ORDER else ""
+            raise ArgumentError(
+                f"this function can be differentiated {counted(order, 'time')}, because it was saved with "
+                f"order={order}{more}{here()}"
+            )
+        return (_limited(adjoints, order, left - 1),)
+
+    same.defvjp(forward, reverse)
+    for i, value in zip(floats, same([leaves[i] for i in floats]), strict=True):
+        leaves[i] = value
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _backends(platforms: Sequence[str]) -> set[str]:

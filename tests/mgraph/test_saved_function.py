@@ -76,13 +76,18 @@ def test_a_process_that_knows_no_operator_runs_it(graph: ExpressionGraph, tmp_pa
 def test_the_order_of_derivatives_is_that_of_the_file(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", ())
     f = graph.function(x * x * x, [x])
-    f.save(tmp_path / "two", order=2)
-    f.save(tmp_path / "none", order=0)
-    cube = load_function(tmp_path / "two")
-    second = jax.grad(jax.grad(lambda v: cube.pure({}, [v])))
-    assert float(second(np.float32(2))) == 12
-    with pytest.raises(ValueError, match=r"(?i)vjp"):
-        jax.grad(lambda v: load_function(tmp_path / "none").pure({}, [v]))(np.float32(2))
+    for order in range(3):
+        f.save(tmp_path / "f", order=order)
+        cube, at = load_function(tmp_path / "f"), np.float32(2)
+        derivative = [lambda v, cube=cube: cube.pure({}, [v])]
+        for _ in range(order + 1):
+            derivative.append(jax.grad(derivative[-1]))
+        assert [float(d(at)) for d in derivative[:-1]] == [8, 12, 12][: order + 1]
+        expected = rf"{order} times?, .*order={order}; .*order={order + 1}\)(.|\n)*_function\.py:\d+"
+        for transformation in (lambda d: d, jax.jit):
+            with pytest.raises(ArgumentError, match=expected):
+                transformation(derivative[-1])(at)
+        assert float(jax.grad(lambda v, last=derivative[-2]: jax.lax.stop_gradient(last(v)))(at)) == 0
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "float64"])
