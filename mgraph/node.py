@@ -22,7 +22,7 @@ import numpy as np
 
 from .arrays import text
 from .cases import Case, Convention
-from .errors import ElementTypeError, GraphError, ShapeError
+from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .names import with_article
 from .operators import OPEN, declare, find_operator, is_default, keeping_nothing
 from .places import Place, here, place, rule_place
@@ -74,6 +74,14 @@ def _instead(name: str) -> str:
 
 class NodeMeta(type):
     """Calling a node class records a node; see the module's page."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name == "__dataclass_fields__":
+            raise ArgumentError(
+                f"{cls.__name__}: an operation is no dataclass; without the decorator, too, its annotated "
+                f"attributes are fields{here()}"
+            )
+        super().__setattr__(name, value)
 
     if TYPE_CHECKING:
         type: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from .errors import first_line
 
 _FOREIGN = (
     *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
-    *(str(module.__file__) for module in (contextlib, copy)),
+    *(str(module.__file__) for module in (contextlib, copy, dataclasses)),
 )
 """Files without user code: this package, and what calls it back."""
 

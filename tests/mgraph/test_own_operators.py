@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -189,6 +191,15 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
     for fields in ({"c": [1.0]}, {"c": {}}, {"d": 1.0}, {"c": jnp.ones(2)}):
         with pytest.raises(ArgumentError, match="Scaled"):
             Scaled(x, **fields)
+
+
+@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"slots": True, "eq": False}])
+def test_an_operator_is_no_dataclass(options) -> None:
+    with pytest.raises(ArgumentError, match=r"^Op: an operation is no dataclass(.|\n)*operators\.py:\d+"):
+
+        @dataclasses.dataclass(**options)
+        class Op(UnaryNodeOp):
+            axis: int = 0
 
 
 @pytest.mark.parametrize(
