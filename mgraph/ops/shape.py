@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..arrays import whole
+from ..arrays import allocating, whole
 from ..cases import Case, Convention
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
@@ -228,7 +228,7 @@ def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     """``repeats`` copies of ``x``, one after the other along ``axis`` (a b a b); once is ``x`` itself.
 
-    ``ShapeError`` for fewer copies than one.
+    ``ShapeError`` for fewer copies than one, and for more than memory holds.
 
     Shape: that of ``x``, ``repeats`` times as long along ``axis``.
     Gradient: ``adj`` summed over the copies.
@@ -237,7 +237,11 @@ def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     repeats, x = whole("repeat", "repeats", repeats), node("repeat", x)
     if repeats < 1:
         raise refusal("repeat", f"expected at least one copy, got {repeats}", x)
-    return concatenate([x] * repeats, axis)
+    if repeats == 1:
+        return x
+    axis = axis_in("repeat", x, axis)
+    with allocating("repeat", x.shape.with_dim(axis, repeats * x.shape[axis]), x.value_type):
+        return concatenate([x] * repeats, axis)
 
 
 class SliceViewNodeOp(UnaryNodeOp):

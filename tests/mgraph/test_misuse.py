@@ -289,6 +289,8 @@ def test_functions_of_arrays_take_no_nodes(graph: ExpressionGraph, name: str) ->
         lambda g: g.param("w", (1 << 40, 1 << 40)).val(),
         lambda g: g.ones((1 << 62, 4), "uint8"),
         lambda g: mgraph.check_gradients(mgraph.sin, (1 << 47,)),
+        lambda g: mgraph.repeat(g.ones((2,)), 1 << 40),
+        lambda g: mgraph.repeat(g.ones((2, 3)), 1 << 62, 1),
     ],
 )
 def test_what_is_too_large_for_memory_is_named_with_its_line(graph: ExpressionGraph, make: Any) -> None:
