@@ -73,8 +73,8 @@ class Slice:
 
 class NodeShape(tuple[int, ...]):
     """The shape of a node: a tuple of sizes, equal to any with the same, and the methods of Marian's
-    ``Shape``. Axes may be negative, and count from the end; ``ShapeError`` for one that does not exist.
-    Source: Marian, ``common/shape.h``.
+    ``Shape``. Axes may be negative, and count from the end; ``ShapeError`` for one that does not exist
+    or is no whole number. Source: Marian, ``common/shape.h``.
     """
 
     __slots__ = ()
@@ -89,6 +89,10 @@ class NodeShape(tuple[int, ...]):
 
     def axis(self, axis: int) -> int:
         """The axis counted from the front."""
+        try:
+            axis = operator.index(axis)
+        except TypeError:
+            raise ShapeError(f"an axis is a whole number, got {axis!r}") from None
         if not -len(self) <= axis < len(self):
             raise ShapeError(f"axis {axis} does not exist in a shape with {len(self)} axes")
         return axis % len(self)
@@ -107,6 +111,8 @@ class NodeShape(tuple[int, ...]):
 
     def slice(self, part: Slice, axis: int) -> Slice:
         """The slice of an axis, both ends counted from the front; ``ShapeError`` if it selects nothing."""
+        if not isinstance(part, Slice):
+            raise ShapeError(f"expected a part of an axis such as Slice(1, 3), got {part!r}")
         return Slice(*part.bounds(self.dim(axis)), part.stride)
 
     def with_dim(self, axis: int, size: int) -> NodeShape:
@@ -116,6 +122,8 @@ class NodeShape(tuple[int, ...]):
 
     def from_axes(self, axes: Iterable[int]) -> NodeShape:
         """This shape with size 1 along all other axes."""
+        if not isinstance(axes, Iterable):
+            raise ShapeError(f"expected axes such as (0, 2), got {axes!r}")
         kept = {self.axis(axis) for axis in axes}
         return NodeShape(n if i in kept else 1 for i, n in enumerate(self))
 

@@ -30,6 +30,14 @@ def test_axes_and_sizes_that_do_not_fit() -> None:
     ):
         with pytest.raises(ShapeError):
             refused()
+    for wrong in ("a", 1.0, None, [0]):
+        for method in (shape.axis, shape.dim, shape.stride, lambda axis: shape.with_dim(axis, 2)):
+            with pytest.raises(ShapeError, match=r"an axis is a whole number, got "):
+                method(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ShapeError, match=r"expected a part of an axis such as Slice\(1, 3\), got "):
+            shape.slice(wrong, 0)  # type: ignore[arg-type]
+        with pytest.raises(ShapeError, match="expected axes such as|an axis is a whole number"):
+            shape.from_axes(wrong if wrong != [0] else 0)  # type: ignore[arg-type]
 
 
 def test_a_field_that_is_a_shape_makes_the_operator_of_the_tuple(graph: ExpressionGraph) -> None:
