@@ -165,7 +165,7 @@ class Function(Generic[R]):
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._parameters = dict(self._parameters)
-        made.derivatives = check_rule_set(derivatives or self.derivatives)
+        made.derivatives = self.derivatives if derivatives is None else check_rule_set(derivatives)
         made._plan = replace(self._plan, rule_set=made.derivatives)
         made._program_plan = replace(self._program_plan, rule_set=made.derivatives)
         return made

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from . import drawing, inits
-from .arrays import described, text, whole
+from .arrays import described, flag, text, whole
 from .errors import ArgumentError, GraphError, ShapeError
 from .files import dumps
 from .function import Function
@@ -125,7 +125,7 @@ class ExpressionGraph(GraphParameters):
         document. A class of operators takes part by ``broadcasts = True``. Source: nGraph, which has no
         implicit broadcasting.
         """
-        self.strict_broadcasting = strict
+        self.strict_broadcasting = strict = flag("set_strict_broadcasting", "strict", strict)
         for tape in self.recording:
             tape.strict = strict
 
@@ -158,9 +158,9 @@ class ExpressionGraph(GraphParameters):
         ``reset=False`` adds to the parameters' present gradients. ``clip_value`` cuts every node's gradient
         elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is more than one
         trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
-        ``clip_value``.
+        ``clip_value`` and for a ``reset`` that is neither true nor false.
         """
-        clip_value = checked_bound(clip_value)
+        reset, clip_value = flag("backward", "reset", reset), checked_bound(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self._present_run().backward(clip_value)
@@ -201,12 +201,12 @@ class ExpressionGraph(GraphParameters):
     def fusion_report(self, backward: bool = False) -> FusionReport:
         """Which nodes of what is recorded XLA computes in one kernel, and whose values it writes to memory;
         for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
-        return self._present_run().fusion(backward)
+        return self._present_run().fusion(flag("fusion_report", "backward", backward))
 
     def profile(self, backward: bool = False, *, runs: int = 10) -> Profile:
         """The seconds that each kernel of ``forward()``, or of ``backprop()``, takes on the CPU, by XLA's
         profiler: means of so many runs of what is recorded. See ``mgraph.Profile``."""
-        return self._present_run().profile(backward, runs)
+        return self._present_run().profile(flag("profile", "backward", backward), runs)
 
     def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
         """Rewrite what is recorded, before ``forward()``, by rules until none fits; says what changed. See
@@ -295,7 +295,9 @@ class ExpressionGraph(GraphParameters):
         derivatives: str | None = None,
     ) -> Function[Any]:
         """The graph below ``outputs`` as a compiled function of ``inputs``; see ``Function``."""
-        return Function(self.tape, self, outputs, inputs, derivatives or self.derivatives)
+        return Function(
+            self.tape, self, outputs, inputs, self.derivatives if derivatives is None else derivatives
+        )
 
     def partial_function(
         self,

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import text
+from .arrays import flag, text
 from .cases import Case, Convention
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .names import with_article
@@ -402,14 +402,15 @@ class Node(metaclass=NodeMeta):
 
         ``ElementTypeError`` for a node of integers, which has no gradient.
         """
+        trainable = flag("set_trainable", "trainable", trainable)
         if trainable and not has_float(self.spec):
             raise ElementTypeError(
                 f"{with_article(self.type)} node of {self.spec!r} has no gradient to train it by"
             )
         tape = self.tape()
         tape.overrides[self.id] = trainable
-        for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
-            node._trainable = flag
+        for node, flows in zip(tape.nodes, tape.structure().trainable(), strict=True):
+            node._trainable = flows
         tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:

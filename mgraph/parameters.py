@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from . import inits
-from .arrays import described, text
+from .arrays import described, flag, text
 from .errors import ArgumentError, ParameterError
 from .files.parameter_files import Source, load_parameters, save_parameters
 from .inits import Initializer
@@ -54,6 +54,7 @@ class GraphParameters(GraphSettings):
         is not a text.
         """
         full = self._asked(name)
+        fixed = None if fixed is None else flag("param", "fixed", fixed)
         shape = as_shape(shape)
         kind = None if type is None else as_type(type)
         if full in self._parameters:

@@ -52,8 +52,8 @@ def derivative(cls: type[Node], rule_set: str) -> Callable[[Backward], Backward]
 
 def check_rule_set(name: str) -> str:
     """``name`` if it is a rule set, else ``ArgumentError``."""
-    if name not in RULE_SETS:
-        hint = meant(str(name), RULE_SETS, repr)
+    if not isinstance(name, str) or name not in RULE_SETS:
+        hint = meant(name, RULE_SETS, repr) if isinstance(name, str) else ""
         raise ArgumentError(f"expected one of the rule sets {RULE_SETS}, got {name!r}{hint}")
     return name
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .arrays import checked_seed, whole
+from .arrays import checked_seed, flag, whole
 from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
@@ -31,7 +31,7 @@ class GraphSettings:
         """0 keeps all forward values for gradients, 1 those of checkpoints, more those between that many
         parts."""
         self.throw_nan = False
-        self._inference = inference
+        self._inference = flag("ExpressionGraph", "inference", inference)
         self._element_type = Type.float32
         self._parameters = Parameters()
         self.strict_broadcasting = False
@@ -90,7 +90,7 @@ class GraphSettings:
         """
         if parts is not None and (not isinstance(parts, int | np.integer) or parts < 2):
             raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts!r}")
-        self.checkpointing = int(parts or 1) if enabled else 0
+        self.checkpointing = int(parts or 1) if flag("set_checkpointing", "enabled", enabled) else 0
 
     def set_throw_nan(self, throw: bool = True) -> None:
         """Watch for NaN and infinity: the first node that has one raises ``NonFiniteError``.
@@ -99,7 +99,7 @@ class GraphSettings:
         gradient is not, with children, shapes and the user's line. Values are then computed by
         ``forward()`` itself, and nothing is recomputed for checkpoints. Source: Marian, ``--throw-nan``.
         """
-        self.throw_nan = throw
+        self.throw_nan = flag("set_throw_nan", "throw", throw)
 
     def set_default_element_type(self, type_: Any) -> None:
         """Element type of constants and parameters made without one; before the first parameter."""
@@ -114,7 +114,7 @@ class GraphSettings:
     def set_inference(self, inference: bool) -> None:
         """In inference there are no gradients, and layers drop nothing. Operators such as ``dropout`` do, as
         in Marian."""
-        self._inference = inference
+        self._inference = flag("set_inference", "inference", inference)
 
     def is_inference(self) -> bool:
         return self._inference

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..arrays import flag
 from ..errors import ArgumentError
 from ..files.paths import path_text
 from ..running.profile import Profile
@@ -53,6 +54,7 @@ def html(
     kernels, and shades nodes by their time.
     """
     scene = make_scene(graph.tape)
+    statistics = flag("html", "statistics", statistics)
     values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
     if clusters is None:
         clusters = profile.clusters if profile else {}

@@ -38,12 +38,37 @@ HERE = r"(.|\n)*test_misuse\.py:\d+"
     lambda x: mgraph.scan(lambda s, v: (s + v, v), x[0], x, reverse="no"),
     lambda x: x.graph.indices([1], x, "0"),
     lambda x: x.graph.reserve_workspace_mb("a"),
+    lambda x: x.graph.backprop(np.ones(2)),
+    lambda x: x.graph.backward("no"),
+    lambda x: x.graph.profile(np.ones(2)),
+    lambda x: x.graph.fusion_report(np.ones(2)),
+    lambda x: x.graph.html(statistics=np.ones(2)),
+    lambda x: x.graph.param("w", (2,), fixed=np.ones(2)),
+    lambda x: x.graph.set_inference(np.ones(2)),
+    lambda x: x.graph.set_checkpointing(np.ones(2)),
+    lambda x: x.graph.set_throw_nan("no"),
+    lambda x: x.graph.set_strict_broadcasting("no"),
+    lambda x: x.set_trainable(np.ones(2)),
+    lambda x: ExpressionGraph(np.ones(2)),
 ])  # fmt: skip
 def test_a_flag_or_an_axis_that_is_none_is_refused(
     graph: ExpressionGraph, call: Callable[[Any], Any]
 ) -> None:
     with pytest.raises(ArgumentError, match="must be (true or false|a whole number), got" + HERE):
         call(graph.ones((2, 2)))
+
+
+@pytest.mark.parametrize("wrong", [np.ones(2), ["rules"], 1, b"jax"])
+def test_what_is_no_rule_set_is_refused(graph: ExpressionGraph, wrong: Any) -> None:
+    x = graph.ones((2,))
+    function = graph.function(x)
+    for call in (
+        lambda: graph.function(x, derivatives=wrong),
+        lambda: function.clone(derivatives=wrong),
+        lambda: ExpressionGraph(derivatives=wrong),
+    ):
+        with pytest.raises(ArgumentError, match="expected one of the rule sets .*, got "):
+            call()
 
 
 def test_a_traced_value_in_the_place_of_a_node_is_pointed_to_jax_numpy() -> None:
