@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..arrays import flag
+from ..arrays import described, flag, text, whole
 from ..errors import ArgumentError
 from ..files.paths import path_text
+from ..places import here
 from ..running.profile import Profile
-from ..tape import Graph
+from ..tape import Graph, Tape
 from .faces import color_of
 from .faces import statistics as all_statistics
 from .page import frame, page
@@ -30,7 +31,8 @@ def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int
     bottom. Groups of nodes, by the prefixes of the names of parameters, and bodies of loops are boxes; those
     inside ``depth`` others are folded: 0 folds all, ``None`` none. Needs no other program.
     """
-    scene = make_scene(graph.tape)
+    scene = make_scene(_tape("draw", graph))
+    depth = None if depth is None else whole("draw", "depth", depth)
     folded = [] if depth is None else [key for key in scene.boxes if key and len(scene.path(key)) > depth + 1]
     return _written(svg(scene, folded), path, "draw writes SVG", ".svg")
 
@@ -53,14 +55,21 @@ def html(
     into, which the page can show in colours. With a ``profile``, of ``graph.profile()``, it shows its
     kernels, and shades nodes by their time.
     """
-    scene = make_scene(graph.tape)
-    statistics = flag("html", "statistics", statistics)
+    scene = make_scene(_tape("html", graph))
+    statistics, title = flag("html", "statistics", statistics), text("the title of a page", title)
+    if not isinstance(profile, Profile | None):
+        raise ArgumentError(f"html: expected graph.profile(), got {described(profile)}{here()}")
+    if not isinstance(clusters, Mapping | None):
+        raise ArgumentError(
+            "html: expected clusters by the ids of nodes, such as graph.fusion_report().clusters, got "
+            f"{described(clusters)}{here()}"
+        )
     values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
     if clusters is None:
         clusters = profile.clusters if profile else {}
     names = {str(node): name for node, name in clusters.items()}
-    text = page(scene, title, values, names, times=_times(profile) if profile else None)
-    return _written(text, path, "html writes a page", ".html", ".htm")
+    written = page(scene, title, values, names, times=_times(profile) if profile else None)
+    return _written(written, path, "html writes a page", ".html", ".htm")
 
 
 def _times(profile: Profile) -> dict[str, Any]:
@@ -79,7 +88,7 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
     checkpoints have thick lines. Source: Marian, ``Node::graphviz``, whose edges lead the other way.
     """
     lines = ["digraph ExpressionGraph {", "rankdir=TB", 'node [style="filled", fontname="Helvetica"]']
-    for node in graph.tape.nodes:
+    for node in _tape("graphviz", graph).nodes:
         width = 3 if node.is_checkpoint else 1
         lines.append(
             f'"{node.id}" [shape="{node.form}", label={node.label()}, '
@@ -92,6 +101,14 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
 def repr_html(graph: Graph) -> str:
     """What a notebook shows of a graph: its page in a frame, without statistics, so that nothing runs."""
     return frame(html(graph, statistics=False))
+
+
+def _tape(what: str, graph: Any) -> Tape[Any]:
+    """What a graph has recorded; ``ArgumentError`` if it is none."""
+    tape = getattr(graph, "tape", None)
+    if not isinstance(tape, Tape):
+        raise ArgumentError(f"{what}: expected a graph, got {described(graph)}{here()}")
+    return tape
 
 
 def _written(text: str, path: str | os.PathLike[str] | None, what: str, *suffixes: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..errors import ArgumentError
+from ..names import with_article
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
@@ -15,7 +16,7 @@ def path_text(path: str | os.PathLike[str]) -> str:
         if not isinstance(text, str):
             raise TypeError
     except TypeError:
-        raise ArgumentError(f"expected the path of a file, got a {type(path).__name__}") from None
+        raise ArgumentError(f"expected the path of a file, got {with_article(type(path).__name__)}") from None
     try:
         encoded = os.fsencode(text)
     except UnicodeEncodeError:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...arrays import described, text, whole
 from ...errors import ArgumentError
 from ...files.items import replacing
+from ...files.paths import path_text
 from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
-from ...places import place
+from ...places import here, place
 from ..errors import BridgeError
 from .axes import OpenAxes
 from .extras import extra
@@ -60,15 +62,24 @@ def export_onnx(
     alone, such as attention to nothing but masked keys, gives NaN there, where softmax gives zeros here, and
     cross entropy inf.
     """
+    if not isinstance(graph, ExpressionGraph):
+        raise ArgumentError(f"export_onnx: expected a graph, got {described(graph)}{here()}")
+    if not isinstance(axes, Mapping | None):
+        raise ArgumentError(f"export_onnx: expected sizes of axes by name, got {described(axes)}{here()}")
     check_onnx(opset)
-    model = _Export(graph, outputs, inputs, axes or {}).model(opset)
-    _save(model, os.fspath(path))
+    name = path_text(path)
+    sizes = {
+        text("the name of an axis", axis): whole("export_onnx", f"the size of axis {axis!r}", size)
+        for axis, size in (axes or {}).items()
+    }
+    model = _Export(graph, outputs, inputs, sizes).model(opset)
+    _save(model, name)
 
 
 def check_onnx(opset: int) -> None:
     """The errors of ``export_onnx`` that do not depend on the graph: ``ArgumentError`` for an operator set
     that is not written, ``BridgeError`` without the package onnx."""
-    if not OPSETS[0] <= opset <= OPSETS[1]:
+    if not OPSETS[0] <= whole("export_onnx", "opset", opset) <= OPSETS[1]:
         raise ArgumentError(f"expected an operator set from {OPSETS[0]} to {OPSETS[1]}, got {opset}")
     extra("onnx")
 
@@ -186,8 +197,10 @@ class _Export:
 
 def _named_outputs(outputs: Any) -> dict[str, Node]:
     if isinstance(outputs, Mapping):
-        return dict(outputs)
-    nodes = [outputs] if isinstance(outputs, Node) else list(outputs)
+        return {text("the name of an output", name): node for name, node in outputs.items()}
+    nodes = list(outputs) if isinstance(outputs, Iterable) and not isinstance(outputs, Node) else [outputs]
+    if not all(isinstance(n, Node) for n in nodes):
+        raise ArgumentError(f"export_onnx: the outputs are nodes, got {described(outputs)}{here()}")
     names = [n.name if n.name != "none" else f"output{i}" for i, n in enumerate(nodes)]
     if len(set(names)) != len(names):
         raise BridgeError(

@@ -401,6 +401,26 @@ def test_what_cannot_be_written(graph: ExpressionGraph, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: export_onnx(x, x, [], "f"), "export_onnx: expected a graph, got ConstantNode"),
+        (lambda g, x: export_onnx(g, [5], [], "f"), r"export_onnx: the outputs are nodes, got \[5\]"),
+        (lambda g, x: export_onnx(g, 5, [], "f"), "export_onnx: the outputs are nodes, got 5"),
+        (lambda g, x: export_onnx(g, {1: x}, [], "f"), "the name of an output is a text, got 1"),
+        (lambda g, x: export_onnx(g, x, 5, "f"), "the inputs of a function are nodes, got 5"),
+        (lambda g, x: export_onnx(g, x, [], 5), "expected the path of a file, got an int"),
+        (lambda g, x: export_onnx(g, x, [], "f", opset="a"), "opset must be a whole number, got 'a'"),
+        (lambda g, x: export_onnx(g, x, [], "f", axes=["a"]), r"expected sizes of axes by name, got \["),
+        (lambda g, x: export_onnx(g, x, [], "f", axes={"a": "b"}), "the size of axis 'a' must be a whole"),
+        (lambda g, x: export_onnx(g, x, [], "f", axes={1: 7}), "the name of an axis is a text, got 1"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(graph: ExpressionGraph, call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call(graph, graph.ones((2,)))
+
+
 def test_what_cannot_be_read(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     path = tmp_path / "y.onnx"

@@ -187,6 +187,27 @@ def test_a_file_is_not_named_as_what_it_is_not(write: Callable[..., str], name, 
     assert write(graph, tmp_path / "picture.txt") == (tmp_path / "picture.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("write", [drawing.draw, drawing.html, drawing.graphviz])
+def test_only_graphs_are_drawn(graph: ExpressionGraph, write: Callable[..., str]) -> None:
+    for wrong in (graph.ones((2,)), [graph], "graph", None):
+        with pytest.raises(ArgumentError, match=r"expected a graph, got (.|\n)*test_drawing\.py:\d+"):
+            write(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clusters": ["a"]}, r"expected clusters by the ids of nodes, .*, got \["),
+        ({"profile": "a"}, r"expected graph\.profile\(\), got 'a'"),
+        ({"title": 5}, "the title of a page is a text, got 5"),
+        ({"depth": "a"}, "draw: depth must be a whole number, got 'a'"),
+    ],
+)
+def test_options_of_another_kind_are_refused(graph: ExpressionGraph, options, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        (graph.draw if "depth" in options else graph.html)(**options)
+
+
 # -- SVG
 
 
