@@ -15,6 +15,7 @@ from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..names import with_article
 from ..node import ArgumentNode, NaryNodeOp, Node
+from ..operators import signature_of, takes
 from ..places import here
 from ..recording import capture, new, new_leaf
 from ..specs import Spec, Specs, is_real, spec_of
@@ -133,6 +134,11 @@ def scan(
         raise GraphError("scan needs at least one sequence to run over")
     if not callable(f):
         raise ArgumentError(f"scan: expected a function of a state and a slice, got {described(f)}{here()}")
+    if not takes(f, 2):
+        name = getattr(f, "__name__", type(f).__name__)
+        raise ArgumentError(
+            f"scan: expected a function of a state and a slice, got {signature_of(name, f)}{here()}"
+        )
     if not isinstance(unroll, int) or unroll < 1:
         raise ArgumentError(f"scan: expected unroll to be a number of steps of at least 1, got {unroll!r}")
     length = _length(sequences)

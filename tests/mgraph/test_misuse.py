@@ -379,6 +379,14 @@ def test_what_is_no_number_is_named_with_its_argument(graph: ExpressionGraph, wh
             lambda x: mgraph.scan(x, x, x),
             "scan: expected a function of a state and a slice, got ParamNode('x'",
         ),
+        (
+            lambda x: mgraph.scan(lambda s: (s, s), x[0], x),
+            "scan: expected a function of a state and a slice, got <lambda>(s)",
+        ),
+        (
+            lambda x: mgraph.scan(lambda s, v, w: (s, s), x[0], x),
+            "scan: expected a function of a state and a slice, got <lambda>(s, v, w)",
+        ),
     ],
 )
 def test_one_in_the_place_of_several_is_told(graph: ExpressionGraph, call: Any, message: str) -> None:
