@@ -8,6 +8,7 @@ from typing import ClassVar
 from mgraph import ArgumentError, GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
 from mgraph.files.intgemm import is_quantized
 from mgraph.inits import Initializer
+from mgraph.operators import signature_of, takes
 from mgraph.tape import Graph
 
 from ..dense import LAYER_NORM_EPS
@@ -97,8 +98,18 @@ class Cell(Layer):
         return mapped
 
     def next_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
-        """``apply_state``; ``ArgumentError`` if a class of the user's returns anything but such a state."""
-        following = self.apply_state(inputs, state, mask)
+        """``apply_state``; ``ArgumentError`` if a class of the user's takes other arguments, or returns
+        anything but such a state."""
+        try:
+            following = self.apply_state(inputs, state, mask)
+        except TypeError:
+            if takes(self.apply_state, 3):
+                raise
+            given = signature_of("apply_state", type(self).apply_state)
+            raise ArgumentError(
+                f"cell {self.prefix!r}: expected {type(self).__name__}.apply_state(self, inputs, state, "
+                f"mask=None), got {given}"
+            ) from None
         if not isinstance(following, tuple) or len(following) != len(state):
             raise self._no_tuple("apply_state", f"{len(state)} nodes, the next state", following)
         return following

@@ -233,14 +233,24 @@ class NodeForInput(layers.GRU):
         return super().map_input(x)[0]
 
 
+class WithoutMask(layers.GRU):
+    def apply_state(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+        return super().apply_state(inputs, state)
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
+        (
+            WithoutMask,
+            r"'own': expected WithoutMask.apply_state\(self, inputs, state, mask=None\), "
+            r"got apply_state\(self, inputs, state\)$",
+        ),
         (NodeForState, "NodeForState.apply_state must return a tuple of 1 nodes, the next state, got"),
         (NodeForInput, "NodeForInput.map_input must return a tuple of nodes, got"),
     ],
 )
-def test_a_cell_that_returns_a_node_for_a_tuple_is_refused(cell: type[layers.Cell], message: str) -> None:
+def test_a_cell_with_another_step_is_refused(cell: type[layers.Cell], message: str) -> None:
     """Nodes can be indexed: the state would be that of the first sentence."""
     graph = ExpressionGraph()
     with pytest.raises(ArgumentError, match=message):
