@@ -69,8 +69,12 @@ def place_of(error: BaseException) -> str:
     return raised_at(error) or place(user_frame())
 
 
-SHAPES_ONLY = jax.errors.JAXTypeError | jax.errors.JAXIndexError
-"""What JAX raises where a rule asks for numbers that are not known while it is traced."""
+def asks_for_numbers(error: BaseException) -> bool:
+    """Whether this is what JAX raises where a rule asks for numbers that are not known while it is traced."""
+    if isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError):
+        return True
+    # of range(x) where x is traced and a float
+    return isinstance(error, TypeError) and str(error).startswith("Only integer scalar arrays")
 
 
 def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> str:
@@ -79,7 +83,7 @@ def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> s
     ``runtime_fields`` are the fields whose numbers the rule does not know either.
     """
     kind = type(error).__name__
-    if isinstance(error, SHAPES_ONLY):
+    if asks_for_numbers(error):
         fields = f", not the numbers of runtime_fields {list(runtime_fields)}" if runtime_fields else ""
         return (
             f"{rule} asks for numbers, but JAX traces it and knows shapes and types only{fields}: use "

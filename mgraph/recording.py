@@ -15,7 +15,7 @@ import jax
 from .arrays import described, is_array
 from .errors import ArgumentError, ElementTypeError, GraphError, MGraphError, ShapeError, first_line
 from .operators import keeping_nothing, signature_for, signature_of, takes
-from .places import SHAPES_ONLY, failed, here, place, raised_at, user_frame
+from .places import asks_for_numbers, failed, here, place, raised_at, user_frame
 from .specs import Specs, has_float, is_wide
 from .structure import INPUT
 from .tape import N, Tape
@@ -157,7 +157,7 @@ def _reason(cls: Any, e: Exception, specs: Sequence[Specs]) -> str:
     if any(isinstance(spec, tuple) for spec in specs) and not isinstance(e, IndexError):
         return "a child has several outputs; take one of them by mgraph.get(node, i)"
     misfit = isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError)
-    if misfit and not isinstance(e, SHAPES_ONLY):
+    if misfit and not asks_for_numbers(e):
         line = raised_at(e)
         return f"children do not fit: {first_line(e)}" + (f" ({line})" if line else "")
     return failed("forward_ops", e, cls.runtime_fields)

@@ -267,7 +267,14 @@ class AskingBackward(Powered):
         return (adj * self.exponent * (x ** (self.exponent - 1) if self.exponent > 1 else 1),)
 
 
-ASKS = r"asks for numbers.*not the numbers of runtime_fields \['exponent'\].*\(Tracer.*_numbers.py:\d+\)"
+class Counting(Powered):
+    type = "counting"
+
+    def forward_ops(self, x):
+        return sum(x for _ in range(self.exponent))
+
+
+ASKS = r"asks .*not the numbers of runtime_fields \['exponent'\].*\((Tracer|TypeError).*_numbers.py:\d+\)"
 
 
 def test_asking_for_a_number_is_explained_where_the_node_is_made(graph: ExpressionGraph) -> None:
@@ -276,6 +283,8 @@ def test_asking_for_a_number_is_explained_where_the_node_is_made(graph: Expressi
         ShapeError, match=rf"Asking \(asking\): forward_ops {ASKS}\n.*'x'.*\n  at .*_numbers.py"
     ):
         Asking(x, exponent=1.7)
+    with pytest.raises(ShapeError, match=rf"Counting \(counting\): forward_ops {ASKS}"):
+        Counting(x, exponent=1.7)
     node = AskingLate(x, exponent=1.7)
     graph.forward()
     with pytest.raises(
