@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from nmt.commands.common import Operands, greet
 from nmt.runtime.log import logging_as
-from nmt.settings import Command, Options, option, require_readable, require_writable
-from nmt.settings.option import again
+from nmt.settings import Command, OptionError, Options, option, require_readable, require_writable
+from nmt.settings.option import again, options_of
 from nmt.settings.sections import Logging
 from nmt.settings.training import Files
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
@@ -65,6 +65,8 @@ def run(options: VocabOptions, argv: Sequence[str]) -> None:
     """Write the vocabulary of the given files, or of standard input."""
     texts = options.operands or STANDARD_INPUT[:1]
     require_readable("FILE", texts)
+    if not options.output.endswith(".spm"):
+        _refuse_pieces(options)
     if options.output not in STANDARD_OUTPUT:
         require_writable("--output", options.output)
         check_new_vocab(options.output, options.sentencepiece_options)
@@ -84,6 +86,14 @@ def run(options: VocabOptions, argv: Sequence[str]) -> None:
         with open_output(options.output) as output:
             output.write(word_vocab(lines, options.max_size))
             output.flush()
+
+
+def _refuse_pieces(options: VocabOptions) -> None:
+    for declared in options_of(Pieces).values():
+        if getattr(options, declared.attribute) != declared.default:
+            raise OptionError(
+                f"--{declared.name} is for vocabularies that end in .spm, got --output {options.output}"
+            )
 
 
 def _lines(paths: Sequence[str]) -> Iterator[bytes]:
