@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from nmt.commands.common import greet, require_distinct
+from nmt.commands.common import greet, require_distinct, require_model_name
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_readable, require_writable
 from nmt.settings.sections import Logging
@@ -89,5 +89,6 @@ def _check(options: AverageOptions) -> None:
         raise OptionError("--valid-log needs --best")
     require_readable("--models", options.models)
     require_readable("--valid-log", [options.valid_log])
+    require_model_name("--output", options.output)
     require_distinct("--models", options.models, options.output)
     require_writable("--output", options.output)

@@ -17,6 +17,7 @@ from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 logger = logging.getLogger("nmt")
 
 C = TypeVar("C", bound=Options)
+MODELS = (".npz", ".bin", ".safetensors")
 
 
 class Json(Options):
@@ -42,6 +43,12 @@ def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
     for path in inputs:
         if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
             raise OptionError(f"--output: {output} is read by {option}, and would be empty before it is")
+
+
+def require_model_name(option: str, path: str) -> None:
+    """OptionError unless the name says in which format a model is to be written."""
+    if not path.endswith(MODELS):
+        raise OptionError(f"{option}: expected a name that ends in {', '.join(MODELS)}, got {path}")
 
 
 def write(output: BinaryIO, text: str) -> None:

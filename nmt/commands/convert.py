@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from mgraph.names import meant
-from nmt.commands.common import greet
+from nmt.commands.common import MODELS, greet, require_model_name
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
@@ -35,7 +35,6 @@ GEMM_TYPES = (
     *("intgemm16", "intgemm16sse2", "intgemm16avx2", "intgemm16avx512"),
     "bergamot-intgemm8",
 )
-MODELS = (".npz", ".bin", ".safetensors")
 
 
 class ConvertedModel(Options):
@@ -121,8 +120,7 @@ def _check(options: ConvertOptions) -> None:
     if kind == HUGGINGFACE:
         require_folder("--to", options.to)
         return
-    if not options.to.endswith(MODELS):
-        raise OptionError(f"--to: expected a name that ends in {', '.join(MODELS)}, got {options.to}")
+    require_model_name("--to", options.to)
     if gemm_type != GEMM_TYPES[0] and not options.to.endswith(".bin"):
         raise OptionError(f"--gemm-type {gemm_type} is for models that end in .bin, got --to {options.to}")
     require_writable("--to", options.to)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mgraph.files.items import replacing
+from nmt.settings import OptionError
 from nmt.settings.training import Files
 from nmt.text.lines import as_bytes
 
@@ -25,6 +26,10 @@ MAX_LINE = 2048  # bytes; SentencePiece skips longer lines, as in Marian
 SPECIAL_IDS = {"bos_id": "-1", "eos_id": "0", "unk_id": "1"}
 QUIET = {"minloglevel": "1"}
 FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
+
+
+class NewVocabError(OptionError, VocabError):
+    """The name of a new vocabulary, or an option for its pieces, is invalid."""
 
 
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
@@ -125,7 +130,7 @@ def create_vocab(
     Writes the whole file or nothing, and never overwrites a file.
     input_type: ``class`` for labels without special words. Other arguments: see ``piece_vocab``.
 
-    Raises VocabError if the file exists or has the wrong ending.
+    Raises VocabError if the file exists, NewVocabError if it has the wrong ending or ``options`` are invalid.
     """
     name = os.fspath(path)
     _require_none(name)
@@ -148,9 +153,9 @@ def _require_none(path: str) -> None:
 
 
 def check_new_vocab(path: str, options: str = "") -> None:
-    """VocabError for an invalid file name or invalid SentencePiece options."""
+    """NewVocabError for an invalid file name or invalid SentencePiece options."""
     if not path.endswith((".spm", *YAML_ENDINGS)):
-        raise VocabError(f"{path}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
+        raise NewVocabError(f"{path}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
     if path.endswith(".spm"):
         _trainer_options(options, path)
 
@@ -177,15 +182,17 @@ def _trainer_options(options: str, path: str) -> dict[str, str]:
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise VocabError(f"{path}: --sentencepiece-options: {error}: {options}") from None
+        raise NewVocabError(f"{path}: --sentencepiece-options: {error}: {options}") from None
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name:
-            raise VocabError(f"{path}: --sentencepiece-options takes --name=value options, got {word!r}")
+            raise NewVocabError(f"{path}: --sentencepiece-options takes --name=value options, got {word!r}")
         if name in SPECIAL_IDS:
-            raise VocabError(f"{path}: --sentencepiece-options cannot set --{name}: Marian's ids are fixed")
+            raise NewVocabError(
+                f"{path}: --sentencepiece-options cannot set --{name}: Marian's ids are fixed"
+            )
         if name in FILES:
-            raise VocabError(
+            raise NewVocabError(
                 f"{path}: --sentencepiece-options cannot set --{name}: the text and the file are given"
             )
         arguments[name] = value if equals else "true"

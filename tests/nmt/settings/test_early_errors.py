@@ -147,6 +147,7 @@ WRONG = {
     f"convert -f {MODEL} -t m --export-as huggingface -V no no": "no: No such file or directory (--vocabs)",
     f"convert -s no -d lex.bin -V {VOCAB} {VOCAB}": "no: No such file or directory (--shortlist)",
     f"convert -s a.de -d no/l.bin -V {VOCAB} {VOCAB}": "there is no folder no (--dump-shortlist)",
+    f"average -m {MODEL} -o m.pt": "--output: expected a name that ends in .npz, .bin, .safetensors, got",
     "export -m no.npz -t onnx": "no.npz: No such file or directory (--model)",
     f"export -m {MODEL} -t a.de": "a.de: Not a directory (--to)",
     f"export -m {MODEL} -t onnx --opset 3": "expected an operator set from 18 to 23, got 3",
@@ -167,6 +168,22 @@ def test_errors_come_first(line: str, folder: Path, capsys: pytest.CaptureFixtur
     assert code in (1, 2) and WRONG[line] in said
     assert said.splitlines()[-1].startswith(f"mgraph {line.split()[0]}: error: ")
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train -m m.pt -t a.de a.en -v s.yml t.yml",
+        "train -m m.npz -t a.de a.en -v s.yml t.txt",
+        "vocab a.de -o v.txt",
+        "vocab a.de -o v.spm --sentencepiece-options word",
+        f"convert -f {MODEL} -t m.pt",
+        f"average -m {MODEL} -o m.pt",
+    ],
+)
+def test_wrong_words_for_what_is_made_are_usage_errors(line: str) -> None:
+    assert cli.main(line.split()) == 2
 
 
 @pytest.mark.parametrize(
