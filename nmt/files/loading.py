@@ -21,7 +21,7 @@ from nmt.models.parameters import initial_values, parameters
 from nmt.models.precision import FLOAT32, INT8, check_precision, in_floats, in_floats_of, in_int8
 from nmt.models.types import check_options, find_type
 from nmt.settings.model_options import ModelOptions, check_values, model_options
-from nmt.text.vocabs.loading import factors_of
+from nmt.text.vocabs.loading import factors_of, require_number
 
 _MULTIPLIER = "_QuantMultA"
 """End of the names of Bergamot's multipliers, by which what a matrix is multiplied with is quantized."""
@@ -48,8 +48,9 @@ def load_model(
 
     ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
     configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
-    ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OSError`` if the file cannot be
-    read. Every message names the file.
+    ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OptionError`` if vocabularies,
+    of which one is factored, are not as many as the model has; ``OSError`` if the file cannot be read. Every
+    message names the file.
     """
     name = path_text(path)
     check_precision(precision)
@@ -94,6 +95,8 @@ def _read(
     try:
         kind = find_type(options.type)
         check_values(options)
+        if factors:
+            require_number(len(factors), len(kind.encoders) + 1)
         params = _parameters(kind.names.in_graph(items, options))
         return completed(options, _shapes(params)), params, multipliers
     except MGraphError as error:

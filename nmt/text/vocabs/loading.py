@@ -90,8 +90,7 @@ def load_vocabs(
     dims: the model's ``dim-vocabs``. pieces: SentencePiece models that split the raw text of each stream, as
     for OPUS-MT models. Other arguments: see ``load_vocab``.
     """
-    if len(paths) != len(dims):
-        raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
+    require_number(len(paths), len(dims))
     if pieces and len(pieces) != len(paths):
         raise OptionError(f"pieces: expected one SentencePiece model per vocabulary, got {len(pieces)}")
     if pieces and (no_spm_encode or no_spm_decode):
@@ -107,6 +106,12 @@ def load_vocabs(
     models = pieces or [""] * len(paths)
     types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
     return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]
+
+
+def require_number(given: int, needed: int) -> None:
+    """OptionError unless as many vocabularies are given as the model has."""
+    if given != needed:
+        raise OptionError(f"--vocabs: this model has {needed} vocabularies, got {given} path(s)")
 
 
 def _factored(factors: Factors, path: str, dim: int, owner: str) -> FactoredVocab:

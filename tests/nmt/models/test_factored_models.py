@@ -55,6 +55,10 @@ def test_translations_are_marians(name: str) -> None:
 def test_what_a_factored_model_needs() -> None:
     with pytest.raises(ParameterError, match=r"encoder_Wemb \(23, 8\)"):
         load_model(HERE / "source.npz")
+    for number in (1, 3):
+        said = rf"source\.npz: --vocabs: this model has 2 vocabularies, got {number} path\(s\)"
+        with pytest.raises(OptionError, match=said):
+            load_model(HERE / "source.npz", vocabs=[FACTORED[0]] * number)
     with pytest.raises(OptionError, match="--shortlist cannot go with factored vocabularies"):
         Translator(str(HERE / "source.npz"), VOCABS, shortlist=[str(HERE / "source.txt")])
 
