@@ -28,6 +28,7 @@ from mgraph.errors import ArgumentError, MGraphError
 from mgraph.files.paths import path_text
 from mgraph.names import meant
 from nmt.settings import yaml_text
+from nmt.settings.other_names import MARIANS
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 TRUE = ("true", "on", "yes", "1")
@@ -373,11 +374,15 @@ def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
 
 
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
-    """``--beam; did you mean --beam-size?``, or only the name if no other is similar."""
-    known = list(names)
-    close = difflib.get_close_matches(name, known, n=1)
-    close = close or [other for other in known if other.startswith(name)]
-    return f"{prefix}{name}" + (f"; did you mean {prefix}{close[0]}?" if close else "")
+    """``--beam; did you mean --beam-size?``, or only the name if no other is similar. Hyphens and underscores
+    are the same here, and what another toolkit calls an option is known."""
+    known = {other.replace("_", "-"): other for other in names}
+    said = name.replace("_", "-")
+    close = [said, MARIANS.get(said, "")]
+    close += difflib.get_close_matches(said, known, n=1)
+    close += [other for other in known if said and other.startswith(said)]
+    meant = [known[other] for other in close if other in known]
+    return f"{prefix}{name}" + (f"; did you mean {prefix}{meant[0]}?" if meant else "")
 
 
 def require_files(
