@@ -42,10 +42,17 @@ class Optax(Optimizer):
     cost.
     """
 
-    def __init__(self, name: str, learn_rate: float, clip_norm: float = 0.0, **arguments: Any) -> None:
-        super().__init__(learn_rate, clip_norm)
+    def __init__(
+        self, name: str, learn_rate: float | None = None, clip_norm: float = 0.0, **arguments: Any
+    ) -> None:
         if not isinstance(name, str):
-            raise ArgumentError(f"expected the name of an optimizer of optax, such as 'lion', got {name!r}")
+            raise ArgumentError(
+                f"expected the name of an optimizer of optax, such as 'lion', got {name!r:.80}; "
+                "each update calls its function with the learning rate: Optax('lion', 1e-4)"
+            )
+        if learn_rate is None:
+            raise ArgumentError(f"expected a learning rate, too: Optax({name!r}, 1e-4)")
+        super().__init__(learn_rate, clip_norm)
         self.name = name
         self.arguments = tuple(sorted(arguments.items()))
         self._function = named("optimizer", name, optimizers())

@@ -177,3 +177,15 @@ def test_an_optimizer_that_needs_the_cost() -> None:
 def test_mistakes(name: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         Optax(name, 0.1, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (optax.adamw(1e-2), r"expected the name of an optimizer .* got Gradient.*: Optax\('lion', 1e-4\)"),
+        ("adamw", r"expected a learning rate, too: Optax\('adamw', 1e-4\)"),
+    ],
+)
+def test_a_learning_rate_is_asked_for(name: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Optax(name)
