@@ -137,6 +137,8 @@ class Session:
         if "float16" in options.precision and not options.cost_scaling:
             hint = "small gradients become 0; --fp16 has both"
             logger.warning("[training] --precision float16 without --cost-scaling: %s", hint)
+        if options.quantize_bits:
+            logger.info("Quantizing the model to %d-bits", options.quantize_bits)
         kept = self._keeps_cost_scale(options.cost_scaling)
         if found:
             learner.restore(found.learner if kept else replace(found.learner, cost_scale=None))

@@ -189,6 +189,7 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     params = {parameter: np.asarray(model.params[parameter]) for parameter in order}
     state, moments = _read_progress(name + PROGRESS, training), Moments(training)
     if training.no_optimizer_reload:
+        logger.info("--no-optimizer-reload is specified, we are skipping optimizer state restoration")
         return Checkpoint(model.options, moments.fresh(params), state)
     return Checkpoint(model.options, _read_learner(name + OPTIMIZER, params, moments, state), state)
 

@@ -61,6 +61,18 @@ def test_another_seed_does_not_count_when_training_goes_on(
     assert not any("--seed" in line for line in log_of(caplog, **options))
 
 
+def test_what_is_quantized_or_not_resumed_is_said_as_by_marian(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"model": tmp_path / "m.npz", "quantize_bits": 8, "no_optimizer_reload": True}
+    begun = log_of(caplog, after_batches=1, **options)
+    resumed = log_of(caplog, after_batches=1, **options)
+    quantized = "Quantizing the model to 8-bits"
+    anew = "--no-optimizer-reload is specified, we are skipping optimizer state restoration"
+    assert quantized in begun and quantized in resumed
+    assert anew not in begun and resumed.index(anew) < resumed.index(quantized)
+
+
 @pytest.mark.parametrize("scaling", [[], ["8.f"]])
 def test_float16_needs_a_cost_scale(
     scaling: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
