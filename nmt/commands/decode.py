@@ -21,12 +21,8 @@ COMMAND = DECODE
 
 def run(options: DecodeOptions, argv: Sequence[str]) -> None:
     """Translate what ``--input`` names, as marian-decoder does."""
-    require_files("--models", options.models, options.vocabs)
-    require_distinct("--input", options.input, options.output)
-    require_readable("--input", options.input)
-    require_writable("--output", options.output)
-    check_sharing("--input", options.input, options)
     with logging_as(options), ExitStack() as files:
+        _check(options)
         greet(DECODE, argv, options)
         from nmt.search.translator import check_decoding
 
@@ -42,6 +38,15 @@ def run(options: DecodeOptions, argv: Sequence[str]) -> None:
                 write(output, text)
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+
+
+def _check(options: DecodeOptions) -> None:
+    """OptionError for conflicts; OSError for files that cannot be read or written."""
+    require_files("--models", options.models, options.vocabs)
+    require_distinct("--input", options.input, options.output)
+    require_readable("--input", options.input)
+    require_writable("--output", options.output)
+    check_sharing("--input", options.input, options)
 
 
 def _translating(options: DecodeOptions) -> Work:

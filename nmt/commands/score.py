@@ -23,19 +23,8 @@ COMMAND = SCORE
 
 def run(options: ScoreOptions, argv: Sequence[str]) -> None:
     """Score the lines of ``--train-sets``, as marian-scorer does."""
-    require_files("--model", [options.model], options.vocabs)
-    if not options.train_sets:
-        raise OptionError("--train-sets: the sources and the target are needed, got none")
-    require_distinct("--train-sets", options.train_sets, options.output)
-    if options.summary:
-        others = {"normalize": options.normalize, "word-scores": options.word_scores}
-        for name, value in {**others, "alignment": options.alignment}.items():
-            if value:
-                raise OptionError(f"--{name} cannot go with --summary")
-    require_readable("--train-sets", options.train_sets)
-    require_writable("--output", options.output)
-    check_sharing("--train-sets", options.train_sets, options)
     with logging_as(options):
+        _check(options)
         greet(SCORE, argv, options)
         from nmt.search.scorer import Total, check_scoring
 
@@ -59,6 +48,22 @@ def run(options: ScoreOptions, argv: Sequence[str]) -> None:
             )
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+
+
+def _check(options: ScoreOptions) -> None:
+    """OptionError for conflicts; OSError for files that cannot be read or written."""
+    require_files("--model", [options.model], options.vocabs)
+    if not options.train_sets:
+        raise OptionError("--train-sets: the sources and the target are needed, got none")
+    require_distinct("--train-sets", options.train_sets, options.output)
+    if options.summary:
+        others = {"normalize": options.normalize, "word-scores": options.word_scores}
+        for name, value in {**others, "alignment": options.alignment}.items():
+            if value:
+                raise OptionError(f"--{name} cannot go with --summary")
+    require_readable("--train-sets", options.train_sets)
+    require_writable("--output", options.output)
+    check_sharing("--train-sets", options.train_sets, options)
 
 
 def _score(options: ScoreOptions, summary: Callable[[Sums], str] | None) -> Sums:

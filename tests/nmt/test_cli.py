@@ -283,6 +283,13 @@ def test_the_log_ends_with_the_error_that_ended_the_command(mgraph, tmp_path, qu
     assert log.read_text() == ""
 
 
+@pytest.mark.parametrize("words", ["decode -i no-such-file", "score -t no-such-file -"])
+def test_a_missing_text_is_in_the_log(mgraph, tmp_path, words: str) -> None:
+    log = tmp_path / "log"
+    assert mgraph(*words.split(), *SMALL, "--log", str(log)).code == 1
+    assert "] Error: no-such-file: No such file or directory" in log.read_text().splitlines()[-1]
+
+
 def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> None:
     mgraph_ops.clear_programs()
     (tmp_path / "en").write_text("six\n")
