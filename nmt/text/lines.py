@@ -87,7 +87,9 @@ def open_input(path: str) -> Iterator[BinaryIO]:
             try:
                 yield cast(BinaryIO, stream)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise OSError(f"{path} is damaged: {error}") from error
+                plain = isinstance(error, gzip.BadGzipFile) and not stream.tell()
+                hint = "; a text that is not compressed needs a name without .gz" if plain else ""
+                raise OSError(f"{path} is damaged: {error}{hint}") from error
     else:
         with open(path, "rb") as stream:
             yield stream

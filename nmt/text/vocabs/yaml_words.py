@@ -256,7 +256,8 @@ def _word(double: str | None, single: str | None, plain: str | None) -> str:
     spaced = " " in word or "\t" in word
     if (spaced and (word[0] in "&*!" or _COMMENT.search(word))) or word.startswith("!<"):
         raise _UnreadableEntry(
-            f"an anchor, tag, alias or comment before the colon, in {word[:80]!r}; put the word in quotes"
+            f"an anchor, tag, alias or comment before the colon, in {word[:80]!r}; put the word in quotes, "
+            "or remove what is not part of it"
         )
     if ": " in word:
         raise _UnreadableEntry(f"two colons in {word[:80]!r}; put the word in quotes")

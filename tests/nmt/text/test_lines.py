@@ -125,12 +125,20 @@ def test_a_full_disk_is_named(tmp_path: Path, name: str) -> None:
         stream.write(b"a line\n")
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"no gzip at all"])
-def test_a_damaged_gz_file_is_named(tmp_path, damage) -> None:
+@pytest.mark.parametrize(
+    ("damage", "plain"),
+    [
+        (lambda data: data[:-10], False),
+        (lambda data: data + b"more", False),
+        (lambda data: b"no gzip at all", True),
+    ],
+)
+def test_a_damaged_gz_file_is_named(tmp_path, damage, plain: bool) -> None:
     path = tmp_path / "text.gz"
     path.write_bytes(damage(gzip.compress(b"some words\n" * 100)))
-    with pytest.raises(OSError, match=r"text\.gz is damaged"), open_input(str(path)) as stream:
+    with pytest.raises(OSError, match=r"text\.gz is damaged") as raised, open_input(str(path)) as stream:
         list(read_lines(stream))
+    assert str(raised.value).endswith("; a text that is not compressed needs a name without .gz") == plain
 
 
 @pytest.mark.parametrize("at", [0, END - 1, 2 * END, 3 * END - 1])

@@ -200,6 +200,8 @@ def test_errors_say_what_is_missing() -> None:
         read_default(b"</s>\na\n", "v.txt")
     with pytest.raises(VocabError, match=r"'eos' as id 0\) with an id below 2"):
         read_default(b"a: 0\nb: 1\n</s>: 2\n<unk>: 3\n", "v.yml", 2)
+    with pytest.raises(VocabError, match=r"v\.yml:2: an anchor, tag, .* '!!str a'; put .* or remove what is"):
+        read_default(b"</s>: 0\n!!str a: 1\n", "v.yml")
     with pytest.raises(VocabError, match=r"v\.yml:4: expected an id \(a number .*got 'x'"):
         read_default(SPECIAL + b"a: 2\nb: x\n", "v.yml")
     with pytest.raises(VocabError, match=r"v\.json:2: expected"):
