@@ -80,7 +80,8 @@ class Function(Generic[R]):
     ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule set that
     differentiation meets: with ``"jax"`` forward mode (``jax.jvp``, ``jax.jacfwd``) works too.
 
-    The function keeps no node but the parameters: the graph may be cleared or changed afterwards. Where the
+    The function keeps no node but the parameters: the graph may be cleared or changed afterwards. What
+    ``debug``, ``callback`` and ``set_throw_nan`` watch in a graph is not watched in its functions. Where the
     graph checkpoints gradients, those of ``pure`` are checkpointed too, at the same nodes.
 
     ``clone`` and ``replace_parameter`` make functions of the same nodes; ``save`` writes one to a file, and

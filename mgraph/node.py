@@ -420,7 +420,8 @@ class Node(metaclass=NodeMeta):
         return self
 
     def debug(self, message: str = "") -> Node:
-        """Print value and gradient of this node in Marian's layout whenever a run computes them.
+        """Print value and gradient of this node in Marian's layout whenever ``graph.forward()``,
+        ``backward()`` or ``backprop()`` computes them. It is not part of a ``graph.function``.
 
         ``GraphError`` inside a loop's body, where a node has a value per step.
         """

@@ -167,7 +167,8 @@ def choose(nodes: Sequence[Node], index: int) -> Node:
 
 
 def debug(x: Node, message: str = "") -> Node:
-    """``x``, whose value and gradient are printed in Marian's layout whenever a run computes them.
+    """``x``, whose value and gradient are printed in Marian's layout whenever ``graph.forward()``,
+    ``backward()`` or ``backprop()`` computes them. It is not part of a ``graph.function``.
 
     Shape: that of ``x``.
     Gradient: ``adj``, as if it were not there.
