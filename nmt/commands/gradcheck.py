@@ -169,11 +169,13 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
         chosen_operators,
         with_failures,
     )
+    from mgraph.names import counted
 
     if options.budgets:
         return check_budgets(
             names,
             options.module or None,
+            on_operator=lambda cls: logger.info("%s: %s", cls.__name__, counted(len(cls.cases), "case")),
             on_budget=lambda row: logger.info("%s: %s", row.title, row.verdict),
         )
     if options.mutants:

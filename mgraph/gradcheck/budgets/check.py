@@ -44,6 +44,7 @@ def check_budgets(
     *,
     element_types: Sequence[str] = ELEMENT_TYPES,
     seed: int = 0,
+    on_operator: Callable[[Operator], None] | None = None,
     on_budget: Callable[[Budget], None] | None = None,
 ) -> BudgetReport:
     """Count the rounding errors of values and gradients of operators, and of JAX's gradients beside.
@@ -68,13 +69,16 @@ def check_budgets(
     ``accepted_budgets`` say why.
 
     ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type that
-    is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
+    is not one of ``ELEMENT_TYPES``. ``on_operator`` sees each operator before its work starts, which for
+    large cases takes minutes, ``on_budget`` each row as soon as it is complete.
     """
     if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
         raise ArgumentError(f"expected element types among {', '.join(ELEMENT_TYPES)}, got {strange[0]!r}")
     rows = []
     with jax.enable_x64(True), ThreadPoolExecutor() as compiler:
-        for prepared in _one_ahead(chosen_operators(names, module), element_types, seed, compiler):
+        for cls, prepared in _one_ahead(chosen_operators(names, module), element_types, seed, compiler):
+            if on_operator is not None:
+                on_operator(cls)
             for row in prepared:
                 if on_budget is not None:
                     on_budget(row)
@@ -84,14 +88,14 @@ def check_budgets(
 
 def _one_ahead(
     operators: Sequence[Operator], element_types: Sequence[str], seed: int, compiler: Executor
-) -> Iterator[Iterator[Budget]]:
-    """The rows of each operator; while they are computed, the programs of the next are compiled."""
-    rows: Iterator[Budget] = iter(())
+) -> Iterator[tuple[Operator, Iterator[Budget]]]:
+    """Each operator and its rows; while they are computed, the programs of the next are compiled."""
+    ahead: list[tuple[Operator, Iterator[Budget]]] = []
     for cls in operators:
-        following = _prepared(cls, element_types, seed, compiler)
-        yield rows
-        rows = following
-    yield rows
+        ahead.append((cls, _prepared(cls, element_types, seed, compiler)))
+        if len(ahead) > 1:
+            yield ahead.pop(0)
+    yield from ahead
 
 
 def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: Executor) -> Iterator[Budget]:

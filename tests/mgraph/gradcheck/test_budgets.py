@@ -401,12 +401,27 @@ def test_the_page() -> None:
     assert all(f"`{name}`" in page for name in (*KINDS, *VERDICTS) if name != "ok")
 
 
+def test_each_operator_is_told_before_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bare(Softplus):
+        cases = ()
+
+    monkeypatch.setattr(budgets, "chosen_operators", lambda names, module: [Softplus, Bare])
+    told: list[str] = []
+    check_budgets(
+        element_types=["float32"],
+        on_operator=lambda cls: told.append(f"{cls.__name__} begins"),
+        on_budget=lambda row: told.append(row.operator),
+    )
+    assert told == ["Softplus begins", "Softplus", "Softplus", "Bare begins", "Bare"]
+
+
 @pytest.mark.parametrize("ok", [True, False])
 def test_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, ok: bool
 ) -> None:
-    def check(names: Sequence[str], module: str | None, *, on_budget: Any) -> BudgetReport:
+    def check(names: Sequence[str], module: str | None, *, on_operator: Any, on_budget: Any) -> BudgetReport:
         assert (tuple(names), module) == (("sin",), None)
+        on_operator(Softplus)
         row = Budget("Some", "float32", "gradient by child 0", (result(1 if ok else 99, 1),))
         on_budget(row)
         return BudgetReport((row,))
@@ -415,6 +430,6 @@ def test_the_command(
     log = tmp_path / "log"
     assert main(["gradcheck", "--quiet", "--log", str(log), "--budgets", "sin"]) == (0 if ok else 1)
     assert capsys.readouterr().out.count("worse than JAX") == (0 if ok else 3)
-    assert "Some float32 gradient by child 0: " in log.read_text()
+    assert re.search(r"Softplus: 1 case\n.*Some float32 gradient by child 0: ", log.read_text())
     assert main(["gradcheck", "--budgets", "--compiled"]) == 2
     assert "--compiled --budgets: expected one of them" in capsys.readouterr().err
