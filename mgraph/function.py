@@ -199,7 +199,7 @@ class Function(Generic[R]):
         ``ArgumentError`` for an unknown name, ``ShapeError`` or ``ElementTypeError`` if it does not fit.
         Source: nGraph, ``Function::replace_parameter``.
         """
-        if name not in self._parameters:
+        if not isinstance(name, str) or name not in self._parameters:
             raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
         spec = self.signature.parameters[name]
         with jax.enable_x64(self.signature.wide):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -242,10 +242,13 @@ class ExpressionGraph(GraphParameters):
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)
-        elif not isinstance(target, Mapping) and expression is not None:
+        elif isinstance(target, Hashable) and not isinstance(target, Mapping) and expression is not None:
             assign(self.tape, self, {target: expression})
         else:
-            raise ArgumentError("expected assign(parameter, node) or assign({parameter: node, ...})")
+            raise ArgumentError(
+                "expected assign(parameter, node) or assign({parameter: node, ...}), got "
+                f"{described(target)} and {described(expression)}{here()}"
+            )
 
     @property
     def covered(self) -> int:

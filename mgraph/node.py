@@ -366,8 +366,14 @@ class Node(metaclass=NodeMeta):
         raise GraphError(f"this {self.type} node, made at {place(self.where)}, has no value of its own")
 
     def child(self, i: int) -> Node:
-        """The i-th child."""
-        return self.children[i]
+        """The i-th child; ``ArgumentError`` if there is none."""
+        try:
+            return self.children[i]
+        except (IndexError, TypeError):
+            raise ArgumentError(
+                f"expected the number of a child, of which this {self.type} node has {len(self.children)}, "
+                f"got {i!r}{here()}"
+            ) from None
 
     def val(self) -> jax.Array:
         """The value; for a node with several outputs, which users see through its views, a tuple.

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import jax
 
+from .arrays import described
 from .errors import ArgumentError, GraphError, ShapeError
 from .function import Function
 from .places import here
@@ -117,11 +118,13 @@ class PartialFunction:
         ``ShapeError`` for a shape that does not fit, ``GraphError`` for inputs that are missing or unknown,
         and the errors of the operators.
         """
+        if not isinstance(shapes, Mapping):
+            raise ArgumentError(f"specialize expects shapes by the names of inputs, got {described(shapes)}")
         if shapes.keys() != self.inputs.keys():
             raise GraphError(f"expected the inputs {list(self.inputs)}, got {list(shapes)}")
         for name, (partial, _) in self.inputs.items():
-            if not partial.compatible(as_shape(shapes[name])):
-                raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {tuple(shapes[name])}")
+            if not partial.compatible(shape := as_shape(shapes[name])):
+                raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {shape}")
         key = tuple(as_shape(shapes[name]) for name in self.inputs)
         if key not in self._known:
             self._known[key] = self._recorded(key)

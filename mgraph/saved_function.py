@@ -51,9 +51,9 @@ def save_function(function: Pure, path: Path, *, order: int, platforms: Sequence
     """Write ``function`` to ``path``; see ``Function.save``."""
     if not isinstance(order, int) or not 0 <= order <= MAX_ORDER:
         raise ArgumentError(f"expected an order of derivatives from 0 to {MAX_ORDER}, got {order!r}")
-    unknown = [name for name in platforms if name not in PLATFORMS]
-    if unknown or not platforms:
-        raise ArgumentError(f"expected platforms of {', '.join(PLATFORMS)}, got {list(platforms)}")
+    listed = isinstance(platforms, Sequence) and not isinstance(platforms, str) and len(platforms) > 0
+    if not listed or any(name not in PLATFORMS for name in platforms):
+        raise ArgumentError(f"expected a list of platforms of {', '.join(PLATFORMS)}, got {platforms!r}")
     signature = function.signature
     reserved = [name for name in signature.parameters if name.startswith(SPECIAL)]
     if reserved:
@@ -140,7 +140,7 @@ class SavedFunction:
 
     def replace_parameter(self, name: str, value: Any) -> SavedFunction:
         """This function with another value of a parameter, of its shape and element type."""
-        if name not in self.signature.parameters:
+        if not isinstance(name, str) or name not in self.signature.parameters:
             raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
         fit = fitting(f"parameter {name!r}", value, self.signature.parameters[name])
         return SavedFunction(self.signature, self._program, self._values | {name: fit}, self.seed)

@@ -410,6 +410,7 @@ def test_slices_are_of_whole_numbers(graph: ExpressionGraph) -> None:
 def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionGraph) -> None:
     x, i = graph.param("x", (2, 2)), graph.input("i", (2, 2))
     f = graph.function(x * i, [i])
+    partial = graph.partial_function(lambda x: x * 2, {"x": (-1, 2)})
     for call, message in (
         (lambda: mgraph.Adam(0.1).update(x), r"expected update\(graph\), got ParamNode"),
         (lambda: mgraph.optimizer_from_options("adam"), "expected options, .*, got 'adam'"),
@@ -417,6 +418,13 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: f.save(None), "expected the path of a file, got a NoneType"),
         (lambda: mgraph.load_function(None), "expected the path of a file, got a NoneType"),
         (lambda: graph.partial_function(f, [(-1, 2)]), r"argument: shape, .* and \[\(-1, 2\)\] of type list"),
+        (lambda: f.save("f", platforms=5), "expected a list of platforms of cpu, .*, got 5"),
+        (lambda: f.save("f", platforms="cpu"), "expected a list of platforms of cpu, .*, got 'cpu'"),
+        (lambda: f.replace_parameter(["x"], 1), r"the function has no parameter \['x'\]; it has \['x'\]"),
+        (lambda: graph.assign([x], [i]), r"expected assign\(parameter, node\) or .*, got \[ParamNode"),
+        (lambda: (x * 2).child(1), "expected the number of a child, of which this .* node has 1, got 1"),
+        (lambda: x.child("a"), "expected the number of a child, of which this param node has 0, got 'a'"),
+        (lambda: partial.specialize(5), "specialize expects shapes by the names of inputs, got 5"),
         (lambda: graph.backward(clip_value="1"), "clip_value must be a number, got '1'"),
     ):
         with pytest.raises(ArgumentError, match=message):
