@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import as_array, checked_seed, described, real, refuse_traced, whole
+from .arrays import as_array, checked_seed, described, flag, real, refuse_traced, whole
 from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
 from .files.paths import path_text
@@ -224,7 +224,7 @@ def dummy() -> Fixed:
 
 def eye(value: float = 1.0) -> Fixed:
     """``value`` on the diagonal of a square matrix, 0 elsewhere; ``ShapeError`` for other shapes."""
-    return Fixed("eye", partial(_diagonal, value))
+    return Fixed("eye", partial(_diagonal, real("inits.eye", "value", value)))
 
 
 def _diagonal(value: float, shape: Shape, type_: Type) -> np.ndarray:
@@ -476,10 +476,15 @@ def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1
     With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; both set is the
     same as none. Source: Glorot and Bengio 2010.
     """
-    return Glorot(fan_in, fan_out, real("inits.glorot_uniform", "scale", scale), normal=False)
+    return _glorot("inits.glorot_uniform", fan_in, fan_out, scale, normal=False)
 
 
 def glorot_normal(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
     """Normal with standard deviation ``scale * sqrt(2 / (in + out))``; with one flag alone
     ``sqrt(1 / in)`` or ``sqrt(1 / out)``. Source: Glorot and Bengio 2010."""
-    return Glorot(fan_in, fan_out, real("inits.glorot_normal", "scale", scale), normal=True)
+    return _glorot("inits.glorot_normal", fan_in, fan_out, scale, normal=True)
+
+
+def _glorot(what: str, fan_in: Any, fan_out: Any, scale: Any, *, normal: bool) -> Random:
+    fans = flag(what, "fan_in", fan_in), flag(what, "fan_out", fan_out)
+    return Glorot(*fans, real(what, "scale", scale), normal=normal)

@@ -130,14 +130,14 @@ class GraphParameters(GraphSettings):
         is the text of ``special:model.yml``; without it that of the loaded model is kept. The file is written
         atomically.
         """
-        text = self.model_yml if meta is None else meta
+        yml = self.model_yml if meta is None else text("the meta of a model", meta)
         prefix = f"{self._namespace}::" if self._namespace else ""
         values = {
             name.removeprefix(prefix): node.val()
             for name, node in self._parameters.items()
             if name.startswith(prefix)
         }
-        save_parameters(path, values, text)
+        save_parameters(path, values, yml)
 
     def load(self, source: Source, mark_reloaded: bool = True) -> None:
         """Read the parameters of a Marian model into this graph, in the current namespace.

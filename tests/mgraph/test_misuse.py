@@ -50,6 +50,8 @@ HERE = r"(.|\n)*test_misuse\.py:\d+"
     lambda x: x.graph.set_strict_broadcasting("no"),
     lambda x: x.set_trainable(np.ones(2)),
     lambda x: ExpressionGraph(np.ones(2)),
+    lambda x: inits.glorot_uniform(0.5),
+    lambda x: inits.glorot_normal(False, "yes"),
 ])  # fmt: skip
 def test_a_flag_or_an_axis_that_is_none_is_refused(
     graph: ExpressionGraph, call: Callable[[Any], Any]
@@ -201,10 +203,11 @@ def test_an_optimizer_inside_a_transformation_keeps_no_tracer(graph: ExpressionG
     lambda g, name: g.constant((2,), name=name),
     lambda g, name: g.function(g.ones((2,)), {name: g.input("x", 2)}),
     lambda g, name: g.switch_params(name),
+    lambda g, name: g.load({name: np.ones(2)}),
     lambda g, name: g.ones((2,)).set_name(name),
 ])  # fmt: skip
 def test_names_are_texts(graph: ExpressionGraph, call: Callable[[Any, Any], Any], name: Any) -> None:
-    what = "(the name of an? (input|constant|node)|a namespace)"
+    what = "(the name of an? (input|constant|node|item)|a namespace)"
     with pytest.raises(ArgumentError, match=f"^{what} is a text, got " + HERE):
         call(graph, name)
 
@@ -341,6 +344,7 @@ NO_NUMBERS: dict[str, Callable[[ExpressionGraph, Any, Any], Any]] = {
     "cross_entropy: label_smoothing": lambda g, x, v: mgraph.cross_entropy(x, g.indices([0, 1]), v),
     "shift: the number": lambda g, x, v: mgraph.shift(x, (1, 0), v),
     "inits.uniform: b": lambda g, x, v: inits.uniform(0, v),
+    "inits.eye: value": lambda g, x, v: inits.eye(v),
     "inits.dropout: p": lambda g, x, v: inits.dropout(v),
 }
 NO_INTS: dict[str, Callable[[ExpressionGraph, Any, Any], Any]] = {
@@ -422,6 +426,7 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: f.save("f", platforms="cpu"), "expected a list of platforms of cpu, .*, got 'cpu'"),
         (lambda: f.replace_parameter(["x"], 1), r"the function has no parameter \['x'\]; it has \['x'\]"),
         (lambda: graph.assign([x], [i]), r"expected assign\(parameter, node\) or .*, got \[ParamNode"),
+        (lambda: graph.save("f.npz", meta=5), "the meta of a model is a text, got 5"),
         (lambda: (x * 2).child(1), "expected the number of a child, of which this .* node has 1, got 1"),
         (lambda: x.child("a"), "expected the number of a child, of which this param node has 0, got 'a'"),
         (lambda: partial.specialize(5), "specialize expects shapes by the names of inputs, got 5"),
