@@ -329,7 +329,10 @@ def read_command_line(command: Command[Any], argv: Sequence[str]) -> tuple[dict[
             parser.add_argument(*names, dest=option.name, action="append", nargs="?", const=bare)
         else:
             parser.add_argument(*names, dest=option.name, action="append")
-    namespace, rest = parser.parse_known_args(_with_options_as_values(argv))
+    words = _with_options_as_values(argv)
+    if not command.operands:  # the words after --option=value are operands
+        words = [part for word in words for part in _parted(word, command.options)]
+    namespace, rest = parser.parse_known_args(words)
     operands = tuple(word for word in rest if not word.startswith("-")) if command.operands else ()
     if len(operands) < len(rest):
         raise OptionError(_unexpected(command, rest))
@@ -352,6 +355,13 @@ def _with_options_as_values(argv: Sequence[str]) -> list[str]:
         else:
             words.append(word)
     return words
+
+
+def _parted(word: str, options: Mapping[str, Option]) -> Sequence[str]:
+    """``--vocabs=a`` as two words, because more values may follow, as in Marian; other words as they are."""
+    name, _, value = word.removeprefix("--").partition("=")
+    several = word.startswith("--") and name in options and options[name].many
+    return (f"--{name}", value) if several and value and not value.startswith("-") else (word,)
 
 
 def _unexpected(command: Command[Any], words: Sequence[str]) -> str:

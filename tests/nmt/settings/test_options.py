@@ -94,6 +94,13 @@ def test_lists_grow_when_repeated() -> None:
     assert decode("-m a.npz -m b.npz c.npz").models == ("a.npz", "b.npz", "c.npz")
 
 
+def test_lists_go_on_after_an_equals_sign() -> None:
+    found = parse(DECODE, "--vocabs=a.yml b.yml --models=m --weights=-1 --beam-size=3 --input=x=y".split())
+    assert (found.vocabs, found.models, found.weights) == (("a.yml", "b.yml"), ("m",), (-1.0,))
+    assert (found.beam_size, found.input) == (3, ("x=y",))
+    assert parse(EMBED, ["--vocabs=a.yml", "b.yml"]).vocabs == ("a.yml", "b.yml")
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
