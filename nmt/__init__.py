@@ -63,7 +63,13 @@ if not TYPE_CHECKING:  # checkers of types see misspelt names
             raise AttributeError(
                 f"module 'nmt' has no attribute '{name}'", name=name, obj=sys.modules[__name__]
             )
-        return getattr(importlib.import_module(HOMES[name]), name)
+        try:
+            return getattr(importlib.import_module(HOMES[name]), name)
+        except ImportError as error:
+            from nmt.runtime.hidden_packages import note_hidden
+
+            note_hidden(error)
+            raise
 
 
 def __dir__() -> list[str]:

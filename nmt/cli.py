@@ -73,6 +73,11 @@ def _loaded() -> Callable[[Sequence[str] | None], int]:
 
         hide_false_errors(__version__, os.environ)
         from nmt.commands.dispatch import run
+    except ImportError as error:
+        from nmt.runtime.hidden_packages import note_hidden
+
+        note_hidden(error)
+        raise
     finally:
         if ends:
             signal.signal(signal.SIGINT, signal.default_int_handler)

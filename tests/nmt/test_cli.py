@@ -26,7 +26,7 @@ from nmt.cli import main
 from nmt.commands import NAMES
 from nmt.runtime import devices
 from tests.helpers.marian_lines import check_lines
-from tests.helpers.places import DATA, SHIPPED
+from tests.helpers.places import DATA, ROOT, SHIPPED
 
 VOCAB = str(SHIPPED / "vocab.spm")
 MODELS = {"numbers": str(SHIPPED / "model.npz"), "s2s-numbers": str(DATA / "s2s-numbers" / "model.npz")}
@@ -558,3 +558,16 @@ def test_no_file_gets_the_number_of_a_closed_standard_stream(redirections: str) 
     code = "from nmt import cli; cli.main = lambda: print(open('/dev/null').fileno() > 2); cli.process()"
     done = redirected(f'-c "{code}"', redirections)
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
+
+
+@pytest.mark.parametrize("words", [["-m", "nmt", "--version"], ["-c", "import nmt; nmt.Translator"]])
+@pytest.mark.parametrize("name", ["layers", "mgraph"])
+def test_a_file_that_hides_a_package_is_named(tmp_path: Path, name: str, words: list[str]) -> None:
+    (tmp_path / f"{name}.py").touch()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert last == f"{tmp_path}/{name}.py hides the package {name} that comes with nmt: rename this file"

@@ -1,0 +1,17 @@
+"""A user's own ``layers.py`` or ``mgraph.py``, which Python imports in place of our package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2]
+"""The folder that our packages are in."""
+
+
+def note_hidden(error: ImportError) -> None:
+    """Say in an error of importing which file hides a package of ours."""
+    for name in ("mgraph", "layers"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and Path(file).resolve().parent != HOME / name:
+            error.add_note(f"{file} hides the package {name} that comes with nmt: rename this file")
