@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arrays import checked_seed, described
+from ..arrays import checked_seed, described, flag, real
 from ..cases import Case, check_declared
 from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
@@ -125,8 +125,16 @@ def check_gradients(
     if isinstance(cotangents, str) and cotangents not in COTANGENTS:
         known = ", ".join(map(repr, COTANGENTS))
         raise ArgumentError(f"cotangents: expected an array or one of {known}, got {cotangents!r}")
+    thorough = flag("check_gradients", "thorough", thorough)
+    tolerance = real("check_gradients", "nondet_tol", nondet_tol)
+    if not isinstance(fields, Mapping | None):
+        raise ArgumentError(f"check_gradients: expected fields by name, got {described(fields)}{here()}")
+    if not isinstance(values, Iterable | None) or isinstance(values, str):
+        raise ArgumentError(
+            f"check_gradients: expected a list of values, one per child, got {described(values)}{here()}"
+        )
     settings = _Settings(
-        checked_seed(seed), check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=nondet_tol
+        checked_seed(seed), check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=tolerance
     )
     if isinstance(target, ExpressionGraph):
         top = target.tape.nodes[one_top(target.tape)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import ops
+from ..arrays import text
 from ..cases import check_declared
 from ..errors import ArgumentError, MGraphError
 from ..names import counted, meant
@@ -210,6 +211,7 @@ def own_operators() -> list[Operator]:
 
 
 def _of_module(name: str) -> list[Operator]:
+    name = text("module, the name of a module or a Python file,", name)
     # A file is run again each time: it may have changed since the last.
     stale = set(_subclasses(NaryNodeOp)) if name.endswith(".py") else set()
     module = _imported(name)
@@ -275,7 +277,7 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
     if not names:
         return known
     chosen: dict[Operator, None] = {}
-    for name in [names] if isinstance(names, str) else names:
+    for name in names if isinstance(names, Iterable) and not isinstance(names, str) else [names]:
         if not isinstance(name, str):
             raise ArgumentError(f"expected names of operators, got {name!r}; a class: check_gradients(cls)")
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]

@@ -395,6 +395,28 @@ def test_a_rule_that_leaves_the_program_does_not_end_the_check(
         check(["leaving"], __name__, **options)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_gradients(mgraph.sin, (2,), fields=5), "expected fields by name, got 5"),
+        (lambda: check_gradients(mgraph.sin, values=5), "expected a list of values, one per child, got 5"),
+        (
+            lambda: check_gradients(mgraph.sin, (2,), thorough="no"),
+            "thorough must be true or false, got 'no'",
+        ),
+        (lambda: check_gradients(mgraph.sin, (2,), nondet_tol="a"), "nondet_tol must be a number, got 'a'"),
+        (lambda: check_operators(5), "expected names of operators, got 5"),
+        (
+            lambda: check_operators(module=5),
+            "module, the name of a module or a Python file, is a text, got 5",
+        ),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
 def test_reports_can_be_copied() -> None:
     report = check_gradients(mgraph.dot, (2, 3), (3, 4), fields={"scale": 0.5})
     for again in (copy.deepcopy(report), pickle.loads(pickle.dumps(report))):
