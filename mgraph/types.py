@@ -74,6 +74,8 @@ def as_type(value: Any) -> Type:
     if type(value) is Type:
         return value
     try:
+        if value is None:
+            raise TypeError  # which numpy takes for float64
         return _BY_DTYPE[jnp.dtype(value)]
     except (TypeError, KeyError):
         names = ", ".join(t.value for t in Type)

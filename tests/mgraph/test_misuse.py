@@ -60,6 +60,12 @@ def test_a_flag_or_an_axis_that_is_none_is_refused(
         call(graph.ones((2, 2)))
 
 
+def test_none_is_no_element_type(graph: ExpressionGraph) -> None:
+    """numpy takes it for float64."""
+    with pytest.raises(ElementTypeError, match="expected an element type .*, got None"):
+        mgraph.cast(graph.ones((2,)), None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [np.ones(2), ["rules"], 1, b"jax"])
 def test_what_is_no_rule_set_is_refused(graph: ExpressionGraph, wrong: Any) -> None:
     x = graph.ones((2,))
