@@ -140,7 +140,7 @@ def test_updates_are_timed(trainer: str, tmp_path: Path) -> None:
     assert timing.prepare()["shapes"] == 1
     one, two = timing.run(), timing.run()
     assert one["words"] == two["words"] < timing.epoch()["words"]
-    assert 0 < one["seconds"] < 5
+    assert one["seconds"] > 0
     assert 1e4 < timing.work()["per_word"] < 1e6
     memory = timing.memory()
     assert memory["held"] > 3 * 4 * 2 * 2002 * 8 and memory["more"] > 0 and memory["peak"] > memory["held"]
