@@ -17,12 +17,12 @@ from ...node import NaryNodeOp
 from ...ops.convolution import ConvolutionOp
 from ...platforms import as_wished
 from ...specs import is_real
+from ..functions.rounding import narrowest
 from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import computed_by_numpy
 from ..report import problem_of
 from ..subjects import COMPOSITIONS, Subject
 from ..survey import chosen_operators, rows_of
-from ..witnesses.narrow import narrowest_type
 from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
@@ -216,13 +216,13 @@ class _Examination:
         return program, [arrays[i] for i in floats], arrays, adjoints
 
     @functools.cached_property
-    def _narrowest(self) -> dict[str, Any]:
-        """For each element type the coarsest one that anything is computed in: an operator may have a type of
-        its own."""
+    def _epsilons(self) -> dict[str, float]:
+        """For each element type the rounding of the coarsest one that anything is computed in: an operator
+        may have a type of its own."""
         found = {}
         for element_type in self._plan:
             function, *args = self._call(element_type, 1)
-            found[element_type] = narrowest_type(jax.make_jaxpr(function)(*args))
+            found[element_type] = narrowest(jax.make_jaxpr(function)(*args)).epsilon
         return found
 
     def _programs(self, element_type: str, n: int) -> Iterator[Arrays]:
@@ -279,9 +279,7 @@ class _Examination:
         for quantity in found.keys() & expected.keys():
             values, others = found[quantity], expected[quantity]
             size = self._size(quantity, others, moves.get(quantity), n)
-            ratios = _ratios(
-                values, others, _ROUNDINGS * float(jnp.finfo(self._narrowest[element_type]).eps) * size
-            )
+            ratios = _ratios(values, others, _ROUNDINGS * self._epsilons[element_type] * size)
             if not ratios.size:
                 continue
             at = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))

@@ -17,7 +17,7 @@ Primitive = Callable[..., Any]
 
 
 class NoReferenceError(Exception):
-    """A program has a primitive that has no implementation in NumPy here."""
+    """A program has a primitive that has no counterpart in the arithmetic that is asked for."""
 
 
 # ---------------------------------------------------------------- element by element

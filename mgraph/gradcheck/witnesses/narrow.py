@@ -15,6 +15,7 @@ from jax.extend import core
 from ...bridges.calls import ClosedJaxpr, opened, parts_of_scan, programs_in
 from ...bridges.primitive_node import IMPLIED, applied
 from ...specs import is_real
+from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import CALLS
 
 _MOST_NUMBERS = 4096
@@ -81,7 +82,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Its numbers are those of the function, rounded as they are there, though as decimals where they are few:
     0.1 and not the number of float32 beside it. The custom rules of functions that compute in a narrow type
-    are taken out. ``NotImplementedError`` names a primitive that has no counterpart in float64.
+    are taken out. ``NoReferenceError`` names a primitive that has no counterpart in float64.
     """
 
     @functools.wraps(function)
@@ -155,7 +156,7 @@ def _result(equation: core.JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
         return found
     params = {key: _wide_type(value) for key, value in params.items() if key not in IMPLIED}
     if next(programs_in(params.values()), None) or (name in _OF_BITS and _is_narrow_equation(equation)):
-        raise NotImplementedError(name)
+        raise NoReferenceError(name)
     result = applied(equation.primitive, args, params)
     return result if equation.primitive.multiple_results else [result]
 

@@ -167,8 +167,8 @@ def _wide_leaf(row: Row) -> Row:
 
 def _rebuilt(operator: Any, converted: Callable[[Any], Any], inside: bool = False) -> Any:
     """The operator with converted fields, and with its surrogate as forward; ``inside`` as in ``widened``."""
-    cls: Any = type(operator)
-    cls = _smooth(cls)
+    own: Any = type(operator)
+    cls = _smooth(own)
     fields = {name: converted(getattr(operator, name)) for name in operator.fields}
     return make_operator(_wide_inside(cls) if inside else cls, fields)
 
