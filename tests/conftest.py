@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import mgraph
-from tests.helpers.quick import QUICK
+from tests.helpers.tiers import QUICK, beyond_samples
 
 os.environ["MGRAPH_COMPILATION_CACHE"] = "none"  # tests leave nothing outside their folders
 
@@ -20,8 +20,13 @@ settings.load_profile("mgraph")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in beyond_samples(items):
+        item.add_marker(pytest.mark.thorough)
     for item in items:
-        if item.path.stem.removeprefix("test_") in QUICK and item.get_closest_marker("slow") is None:
+        tiers = {mark.name for mark in item.iter_markers()}
+        if "thorough" in tiers:
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+        elif "slow" not in tiers and item.path.stem.removeprefix("test_") in QUICK:
             item.add_marker(pytest.mark.quick)
 
 

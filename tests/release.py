@@ -1,9 +1,9 @@
 """A release, up to its upload: ``python -m tests.release``; see ``docs/releasing.md``.
 
-Checks that the version is ready, runs ``.ci/run`` and ``mgraph gradcheck --mutants``, builds the wheel and
-the sdist in ``dist``, compares them with the sources, has twine check them, runs the demo from the wheel in a
-fresh environment, and prints the commands that tag and upload. With ``--draft`` the version need not be ready
-and neither of the two is run.
+Checks that the version is ready, runs ``.ci/run``, ``pytest -m thorough`` and ``mgraph gradcheck
+--mutants``, builds the wheel and the sdist in ``dist``, compares them with the sources, has twine check
+them, runs the demo from the wheel in a fresh environment, and prints the commands that tag and upload. With
+``--draft`` the version need not be ready and none of the three is run.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not draft:
             run(".ci/run")
+            run(sys.executable, "-m", "pytest", "-m", "thorough")
             run(sys.executable, "-m", "nmt", "gradcheck", "--mutants")
         folder = ROOT / "dist"
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,6 @@
-"""Updates of small models by one device and by groups of devices that divide the parameters; prints as JSON
-what each said and where it ended.
+"""Updates of a small model by one device or by groups of devices that divide the parameters; prints as JSON
+what they said and where they ended. Which model, and its division, are the arguments; with none, a training
+by one division after the other.
 
 A process of its own, since the CPU is divided into devices before JAX starts.
 """
@@ -7,19 +8,18 @@ A process of its own, since the CPU is divided into devices before JAX starts.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from nmt import Trainer
 from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
-from nmt.training.learning.placement import ONE_DEVICE, SharedPlacement
+from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from tests.helpers.placements import S2S, TRANSFORMER, VOCABS, batch, run
 
 TIED = replace(
@@ -49,19 +49,20 @@ PLACES: dict[str, tuple[ModelOptions, list[tuple[int, int, bool]]]] = {
 """Models, and how they are divided: groups, devices in each, and whether ``--shard-state`` is on, too."""
 
 
-def compared(eight: Sequence[jax.Device]) -> dict[str, dict[str, Any]]:
-    """What two updates say, by model and division; of the first model by two batches each."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, (options, places) in PLACES.items():
-        first = options is TIED
-        updates = [[batch(5, 0), batch(5, 1)] if first else [batch(6, 2)]] * 2
-        found[name] = {"alone": run(options, ONE_DEVICE, updates, measured=first)}
-        for groups, parts, shard_state in places:
+def updated(model: str, place: str) -> dict[str, Any]:
+    """What two updates of a model say by one device, ``alone``, or by a division; of the first model by two
+    batches each."""
+    eight = devices.start_all(1, cpu_devices=8)
+    options, places = PLACES[model]
+    first = measured = options is TIED
+    placement: Placement = ONE_DEVICE
+    for groups, parts, shard_state in places:
+        if place == text_of(groups, parts, shard_state):
             used = eight[: groups * parts]
             placement = SharedPlacement(used, shard_state=shard_state, tensor_parallel=parts)
-            said = run(options, placement, updates, measured=first and not shard_state)
-            found[name][text_of(groups, parts, shard_state)] = said
-    return found
+            measured = first and not shard_state
+    updates = [[batch(5, 0), batch(5, 1)] if first else [batch(6, 2)]] * 2
+    return run(options, placement, updates, measured=measured)
 
 
 def text_of(groups: int, parts: int, shard_state: bool) -> str:
@@ -115,11 +116,14 @@ def different(one: str, other: str) -> list[str]:
         ]
 
 
-def main() -> None:
-    eight = devices.start_all(1, cpu_devices=8)
+def main(*model_and_place: str) -> None:
+    if model_and_place:
+        print(json.dumps(updated(*model_and_place)))
+        return
+    devices.start_all(1, cpu_devices=8)
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps({"updates": compared(eight), "resumed": resumed(Path(folder))}))
+        print(json.dumps(resumed(Path(folder))))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

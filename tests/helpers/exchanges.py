@@ -1,4 +1,5 @@
-"""What small transformers exchange on divided CPUs, by their compiled programs and by arithmetic; as JSON.
+"""What a small model exchanges on divided CPUs, by its compiled programs and by arithmetic; as JSON. Which
+one, by which division, is the argument.
 
 A process of its own, since the CPU is divided into devices before JAX starts.
 """
@@ -6,6 +7,7 @@ A process of its own, since the CPU is divided into devices before JAX starts.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +16,6 @@ import jax
 import layers.output
 from benchmarks.scaling.exchange import Work, between_groups, within_a_group
 from benchmarks.scaling.simulation import compiled, learner
-from mgraph import clear_programs
 from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
 from nmt.training.learning import division
@@ -51,18 +52,15 @@ def said(work: Work, used: Sequence[jax.Device]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(name: str) -> None:
     four = devices.start_all(1, cpu_devices=4)
-    found = {name: said(work, four) for name, work in WORK.items()}
-    many, layers.output.MANY_LOGITS = layers.output.MANY_LOGITS, 1
-    clear_programs()
-    found["in chunks"] = said(WORK["parameters"], four)
-    layers.output.MANY_LOGITS = many
-    table = division.TABLE
-    division.TABLE = tuple(rule._replace(axis=1 if rule.names == "_Wo" else rule.axis) for rule in table)
-    found["wrong"] = said(WORK["parameters"], four)
-    print(json.dumps(found))
+    if name == "in chunks":
+        layers.output.MANY_LOGITS = 1
+    elif name == "wrong":
+        table = division.TABLE
+        division.TABLE = tuple(rule._replace(axis=1 if rule.names == "_Wo" else rule.axis) for rule in table)
+    print(json.dumps(said(WORK.get(name, WORK["parameters"]), four)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,4 +1,5 @@
-"""Updates of small models on one device and on several; prints as JSON what each said and where it ended.
+"""Updates of a small model on one device or on several; prints as JSON what they said and where they ended.
+Which model, and where, is the argument.
 
 A process of its own, since the CPU is divided into devices before JAX starts.
 """
@@ -6,6 +7,7 @@ A process of its own, since the CPU is divided into devices before JAX starts.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -105,19 +107,15 @@ def flat(state: LearnerState) -> dict[str, np.ndarray]:
     return {f"{moment} {name}": x for moment, tree in state.moments.items() for name, x in tree.items()}
 
 
-def main() -> None:
+def main(model: str, where: str = "alone") -> None:
     four = devices.start_all(1, cpu_devices=4)
     delayed, alone = [[batch(5, 0), batch(5, 1)]] * 2, [[batch(6, 2)]] * 2
-    found = {
-        "transformer": run(TRANSFORMER, ONE_DEVICE, delayed),
-        "transformer divided": run(TRANSFORMER, SharedPlacement(four, shard_state=True), delayed),
-        "s2s": run(S2S, ONE_DEVICE, alone),
-        "s2s shared": run(S2S, SharedPlacement(four), alone),
-        "optax": run(S2S, ONE_DEVICE, alone, ADAFACTOR),
-        "optax divided": run(S2S, SharedPlacement(four, shard_state=True), alone, ADAFACTOR),
-    }
-    print(json.dumps(found))
+    options, updates = (TRANSFORMER, delayed) if model == "transformer" else (S2S, alone)
+    placement: Placement = ONE_DEVICE
+    if where != "alone":
+        placement = SharedPlacement(four, shard_state=where == "divided")
+    print(json.dumps(run(options, placement, updates, ADAFACTOR if model == "optax" else ADAGRAD)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

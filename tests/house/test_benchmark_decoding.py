@@ -89,9 +89,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return given_task(str(model), [str(vocab)] * 2, str(text), [], folder, 10)
 
 
-@pytest.mark.parametrize(
-    "name", ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("student", "s2s"))]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["transformer", "student", "s2s"])
 def test_made_models_copy(name: str, tmp_path: Path) -> None:
     vocab, model, shortlist = tmp_path / "vocab.yml", tmp_path / "model.npz", tmp_path / "lex.bin"
     write_vocab(vocab, WORDS)
@@ -263,7 +262,7 @@ def test_options() -> None:
     assert isinstance(given, argparse.Namespace) and given.tables == ["calls"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_tables(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
     """The tables in full, of a few lines and without peers."""
     decode.measure(task, measuring(), list(decode.TABLES))

@@ -32,7 +32,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_kernels_of_updates(tmp_path: Path) -> None:
     texts, vocabs = write_text(tmp_path, pairs=20)
     options = OPTIONS | {"train_sets": texts, "vocabs": vocabs, "model": str(tmp_path / "none.npz")}

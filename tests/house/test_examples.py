@@ -16,12 +16,11 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-SLOW = """
-08_bridges 09_train_numbers 10_own_loop 11_digits 12_characters 13_rest_server 14_distill_numbers
-15_readme_pictures
-""".split()
+SLOW = "08_bridges 09_train_numbers 10_own_loop 11_digits 12_characters 13_rest_server".split()
+SLOWER = ["14_distill_numbers", "15_readme_pictures"]
+MARKS = dict.fromkeys(SLOW, pytest.mark.slow) | dict.fromkeys(SLOWER, pytest.mark.thorough)
 EXAMPLES = [
-    pytest.param(path, marks=pytest.mark.slow if path.stem in SLOW else (), id=path.stem)
+    pytest.param(path, marks=MARKS.get(path.stem, ()), id=path.stem)
     for path in sorted((ROOT / "examples").glob("*.py"))
 ]
 # What an example is given here so that it takes seconds, not minutes.

@@ -6,12 +6,14 @@ import ast
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.helpers.fresh import python
 from tests.helpers.places import ROOT
-from tests.helpers.quick import QUICK
+from tests.helpers.tiers import QUICK, beyond_samples
 
 ROOMS = ("mgraph", "layers", "nmt")
 MODULES = {
@@ -120,6 +122,26 @@ def test_the_quick_tests_are_there() -> None:
     assert {f"test_{name}.py" for name in QUICK} <= {
         path.name for path in (ROOT / "tests").rglob("test_*.py")
     }
+
+
+def test_samples_are_of_the_parameters_that_there_are() -> None:
+    def beyond(*asked: str, **mark: Any) -> list[str]:
+        marks = {"f": SimpleNamespace(**{"args": (), "kwargs": {}, **mark}), "g": None}
+        items: Any = [
+            SimpleNamespace(
+                nodeid=f"a.py::{name}",
+                config=SimpleNamespace(args=asked),
+                get_closest_marker=lambda _, function=name[0]: marks[function],
+            )
+            for name in ("f[x]", "g", "f[y-1]", "f[z]")
+        ]
+        return [item.nodeid for item in beyond_samples(items)]
+
+    assert beyond(args=("y-1",)) == ["a.py::f[x]", "a.py::f[z]"]
+    assert beyond(kwargs={"every": 2}) == ["a.py::f[y-1]"]
+    with pytest.raises(pytest.UsageError, match=r"a.py::f has no \['w'\], has \['x', 'y-1', 'z'\]"):
+        beyond("tests", args=("w", "x"))
+    assert len(beyond("a.py::f[x]", args=("w", "x"))) == 2, "other parameters were not asked for"
 
 
 def test_nothing_is_left_behind() -> None:

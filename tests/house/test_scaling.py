@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -40,11 +41,11 @@ def test_exchanges_are_read_from_the_text_of_a_program() -> None:
     assert (moved.kind, moved.sent) == ("collective-permute", 16)
 
 
-@pytest.fixture(scope="module")
-def found() -> dict:
-    """What ``tests.helpers.exchanges`` says."""
+@functools.cache
+def found(name: str) -> dict:
+    """What ``tests.helpers.exchanges`` says of this one."""
     environment = os.environ | {"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"}
-    script = [sys.executable, str(Path(exchanges.__file__))]
+    script = [sys.executable, str(Path(exchanges.__file__)), name]
     said = subprocess.run(script, env=environment, check=True, stdout=subprocess.PIPE)
     return json.loads(said.stdout)
 
@@ -63,50 +64,51 @@ def expected(said: dict, where: str) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["data", "recurrent"])
-def test_groups_exchange_gradients_once(found: dict, name: str) -> None:
-    wanted = expected(found[name], "groups")["all-reduce"] + COST_AND_LABELS
-    assert sizes(found[name]) == {"all-reduce": wanted}
-    assert not found[name]["update"]
+@pytest.mark.sampled("data")
+def test_groups_exchange_gradients_once(name: str) -> None:
+    wanted = expected(found(name), "groups")["all-reduce"] + COST_AND_LABELS
+    assert sizes(found(name)) == {"all-reduce": wanted}
+    assert not found(name)["update"]
 
 
-@pytest.mark.slow
-def test_several_batches_exchange_gradients_once(found: dict) -> None:
-    delayed, alone = found["delayed"], found["parameters"]
+@pytest.mark.thorough
+def test_several_batches_exchange_gradients_once() -> None:
+    delayed, alone = found("delayed"), found("parameters")
     assert sizes(delayed) == sizes(alone), "between groups nothing"
     between = sizes(delayed, "update") - sizes(alone, "update")
     assert between == {"all-reduce": expected(delayed, "groups")["all-reduce"] + COST_AND_LABELS}
 
 
-@pytest.mark.slow
-def test_a_divided_state_is_gathered_once(found: dict) -> None:
-    measured, wanted = sizes(found["state"]), expected(found["state"], "groups")
+@pytest.mark.thorough
+def test_a_divided_state_is_gathered_once() -> None:
+    measured, wanted = sizes(found("state")), expected(found("state"), "groups")
     assert measured["all-gather"] == wanted["all-gather"]
     # XLA for CPUs adds everything up everywhere, of which each device takes its part.
     assert measured["all-reduce"] == 2 * wanted["reduce-scatter"] + COST_AND_LABELS
-    assert sizes(found["state"], "update").total() < 1000
+    assert sizes(found("state"), "update").total() < 1000
 
 
 @pytest.mark.slow
-def test_devices_of_a_group_exchange_activations(found: dict) -> None:
-    activations = sum(Exchange(*fields).size for fields in found["parameters"]["parts"])
-    assert sizes(found["parameters"]) == {"all-reduce": activations}
-    both = sizes(found["both"])
-    assert both["all-reduce"] == activations + 4 * found["both"]["numbers"] + COST_AND_LABELS
-    assert both["all-gather"] == pytest.approx(4 * found["both"]["numbers"], rel=0.02)
+def test_devices_of_a_group_exchange_activations() -> None:
+    activations = sum(Exchange(*fields).size for fields in found("parameters")["parts"])
+    assert sizes(found("parameters")) == {"all-reduce": activations}
+    both = sizes(found("both"))
+    assert both["all-reduce"] == activations + 4 * found("both")["numbers"] + COST_AND_LABELS
+    assert both["all-gather"] == pytest.approx(4 * found("both")["numbers"], rel=0.02)
     assert both.keys() == {"all-reduce", "all-gather"}
 
 
-@pytest.mark.slow
-def test_the_loss_in_chunks_exchanges_no_more(found: dict) -> None:
-    plain, chunks = sizes(found["parameters"]), sizes(found["in chunks"])
+@pytest.mark.thorough
+def test_the_loss_in_chunks_exchanges_no_more() -> None:
+    plain, chunks = sizes(found("parameters")), sizes(found("in chunks"))
     assert set(chunks) == {"all-reduce"}
     assert 0.99 * plain.total() < chunks.total() <= plain.total()
 
 
 @pytest.mark.slow
-def test_a_wrong_rule_is_seen(found: dict) -> None:
+def test_a_wrong_rule_is_seen() -> None:
     # Wo by columns: what was a sum is then gathered, whole matrices too.
-    assert sizes(found["wrong"])["all-gather"] > sizes(found["parameters"]).total()
+    assert sizes(found("wrong"))["all-gather"] > sizes(found("parameters")).total()
 
 
 def test_expected_efficiency() -> None:

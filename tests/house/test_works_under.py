@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import re
 from collections.abc import Callable
@@ -230,17 +229,12 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 }
 
 
-LONG = {(name, "model function") for name in TRANSFORMATIONS if name not in ("jit", "vmap")}
-"""These run with the slow tests."""
+SAMPLES = {"graph": TRANSFORMATIONS, "loop": TRANSFORMATIONS.keys() - {"hessian"}, "model function": ["jit"]}
 
 
-@pytest.mark.parametrize(
-    ("transformation", "kind"),
-    [
-        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in LONG))
-        for pair in itertools.product(TRANSFORMATIONS, KINDS)
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+@pytest.mark.sampled(*(f"{name}-{kind}" for kind, names in SAMPLES.items() for name in names))
 def test_works_under(transformation: str, kind: str) -> None:
     TRANSFORMATIONS[transformation](kind)
 

@@ -41,6 +41,7 @@ def state_of(graph: ExpressionGraph, cell: Cell | layers.StackedCell, batch: int
 
 
 @pytest.mark.parametrize("row", ROWS)
+@pytest.mark.sampled("lstm-normed", "gru-nematus", "mgru-mlstm-normed", "sru-ssru", "tanh-relu")
 def test_scores_are_marians(row: str) -> None:
     """All pairs in one padded batch, which Marian has scored one by one."""
     model = make(row)
@@ -56,18 +57,9 @@ def test_scores_are_marians(row: str) -> None:
 # ---------------------------------------------------------------- gradients
 
 
-SLOW = {("gru-nematus", True), ("lstm", True), ("mlstm", True), ("mgru", True)}
-"""Cells of several gates, whose normalized and masked steps ``gru`` tries with the quick tests."""
-
-
-@pytest.mark.parametrize(
-    "name, full",
-    [
-        pytest.param(name, full, marks=[pytest.mark.slow] * ((name, full) in SLOW), id=f"{name}-{form}")
-        for name in CELLS
-        for full, form in ((False, "bare"), (True, "full"))
-    ],
-)
+@pytest.mark.parametrize("full", [False, True], ids=["bare", "full"])
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.sampled("gru-full", "mlstm-bare", "sru-full", "lstm-bare", "tanh-full")
 def test_gradients(name: str, full: bool) -> None:
     """Over time; ``full`` backward with layer normalization, dropout and a mask."""
     graph = ExpressionGraph()

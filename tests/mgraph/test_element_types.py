@@ -215,6 +215,7 @@ def test_float64_is_as_exact_as_numpys() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled("bfloat16", "float64")
 def test_functions_keep_the_element_type(kind: str) -> None:
     """Of values, but for the losses of 16-bit logits, and of gradients."""
     graph, nodes = recorded(kind)

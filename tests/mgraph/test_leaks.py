@@ -36,16 +36,9 @@ def build(graph: ExpressionGraph) -> Node:
     return mgraph.sum(mgraph.flatten(mapped)) + mgraph.sum(mgraph.flatten(mgraph.layer_norm(states)))
 
 
-@pytest.mark.parametrize(
-    ("throw_nan", "checkpointing"),
-    [
-        (True, True),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in ((False, False), (False, True), (True, False))
-        ),
-    ],
-)
+@pytest.mark.parametrize("throw_nan", [True, False])
+@pytest.mark.parametrize("checkpointing", [True, False])
+@pytest.mark.sampled("True-True")
 def test_runs(checkpointing: bool, throw_nan: bool) -> None:
     graph = ExpressionGraph()
     graph.set_checkpointing(checkpointing)

@@ -72,14 +72,12 @@ def of_ours(name: str, rates: Any) -> tuple[dict[str, Any], Any]:
     return params, state
 
 
-FAST = ("adafactor", "adamw", "lion", "nadam", "rmsprop")
 WORKING = sorted(optimizers().keys() - REFUSED.keys())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in WORKING]
-)
+@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.sampled("adafactor", "adamw", "lion", "nadam", "rmsprop")
 def test_updates_are_those_of_a_loop_of_optax(name: str) -> None:
     params, alone = jax.jit(lambda: of_optax(name))()
     found, state = jax.jit(lambda rates: of_ours(name, rates))(np.float32(RATES))

@@ -109,6 +109,7 @@ def test_any_optimizer_of_optax(optimizer: Any) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.thorough
 def test_second_derivatives() -> None:
     f, params = recorded()
     direction = jax.tree.map(jnp.ones_like, params)

@@ -36,11 +36,6 @@ FLAGS = """
 --dec-cell-base-depth --dec-cell-high-depth --transformer-heads --transformer-dim-ffn --transformer-ffn-depth
 --transformer-decoder-dim-ffn --transformer-decoder-ffn-depth --transformer-aan-activation --dim-vocabs
 """
-LONG = """
-nematus s2s-alternating s2s-deep s2s-simple multi-s2s student average-attention prenorm highway
-multi-transformer transformer_s2s transformer-new
-""".split()
-"""These rows run with the slow tests."""
 LIST = [
     "0 ||| das Buch ||| 0-0 1-1 ||| F0= -1.68057 ||| -0.573543",
     "0 ||| das Haus ||| 0-0 1-1 ||| F0= -1.68058 ||| -0.573544",
@@ -48,15 +43,15 @@ LIST = [
 ]
 
 
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.name in LONG), id=row.name) for row in SMALL]
-)
+@pytest.mark.parametrize("row", SMALL, ids=lambda row: row.name)
+@pytest.mark.sampled("transformer", "s2s-sru", "nematus", "lm")
 def test_a_row_is_as_marians(row):
     found = check(row, DATA)
     # Printed digits are what they are compared by; beyond the last one hardly anything is left.
     assert found.scores < 2e-5 and found.attention < 2e-6 and not found.ties
 
 
+@pytest.mark.thorough
 def test_the_decoder_agrees_with_the_scorer_unless_marians_does_not():
     """A pre-norm model's translations score as they were found, but for what Marian finds."""
     row = next(row for row in SMALL if row.name == "prenorm")

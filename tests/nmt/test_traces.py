@@ -39,18 +39,14 @@ FLAGS = """
 --english-title-case-every --right-left --tied-embeddings --tied-embeddings-src --tied-embeddings-all
 --skip --layer-normalization --lr-decay-reset-optimizer --lr-warmup-cycle --logical-epoch --disp-first
 """
-LONG = ("deep-adagrad", "multi-transformer-delay", "right-left-fixed")
-"""These rows run with the slow tests."""
 LINES = [
     "Ep. 1 : Up. 9 : Sen. 9 : Cost 2.50000000 * 1,030 @ 10 after 90 : gNorm 0.1000 : L.r. 5.0000e-03",
     "Seen 9 samples",
 ]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [pytest.param(row, marks=[pytest.mark.slow] * (row.name in LONG), id=row.name) for row in rows.SMALL],
-)
+@pytest.mark.parametrize("row", rows.SMALL, ids=lambda row: row.name)
+@pytest.mark.sampled("s2s-adam", "transformer-adam", "lm-word-weights")
 def test_training_is_as_marians(row):
     found = check(row, DATA)
     # The changes of the parameters are kept in float16.

@@ -74,6 +74,7 @@ def value_and_slopes(graph: ExpressionGraph, top: Node) -> tuple[Any, dict[str, 
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) - REFUSED))
+@pytest.mark.sampled(every=3)
 def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
     """On each of the cases that its gradient is checked on: the value of onnxruntime in float32, value and
     gradients after import in float64."""
@@ -146,11 +147,13 @@ def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path,
 @pytest.mark.parametrize(
     "name", ["alternating", "bi-unidirectional", "deep", "highway", "prenorm", "tied-layers"]
 )
+@pytest.mark.sampled("deep", "alternating")
 def test_models_with_other_options(name: str, tmp_path: Path) -> None:
     hold_steps(load_model(DATA / "options" / f"{name}.npz"), tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["lm", "lm-transformer", "multi-s2s", "shared-multi-transformer"])
+@pytest.mark.sampled("multi-s2s", "lm")
 def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
     streams = 1 if kind.startswith("lm") else 3
     options = ModelOptions(type=kind, dim_vocabs=(11,) * streams, dim_emb=8, dim_rnn=6, transformer_heads=2)

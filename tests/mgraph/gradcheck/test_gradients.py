@@ -23,17 +23,26 @@ LONG = {
     "TopKNodeOp",
     "UnlikelihoodNodeOp",
 }
-"""Checked with the slow tests: they have many cases, or children."""
-OPERATORS = [
-    pytest.param(cls, id=cls.__name__, marks=[pytest.mark.slow] * (cls.__name__ in LONG))
-    for cls in own_operators()
-]
+"""They have many cases, or children."""
+WITNESSES = {"jit", "vmap", "scan", "remat", "frozen"}
+DERIVATIVES = {"jax", "differences", "second"}
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_gradient(operator: type[NaryNodeOp]) -> None:
-    row = check_operator(operator)
+def check(operator: type[NaryNodeOp], *, quick: bool) -> None:
+    row = check_operator(operator, quick=quick)
     assert row.ok, row.report or row.problem
-    assert {"jit", "vmap", "scan", "remat", "frozen"} <= row.differences.keys()
+    asked = row.differences.keys()
+    assert quick or asked >= WITNESSES
     if operator.gradient_is_derivative and operator.differentiable:
-        assert {"jax", "differences", "second"} <= row.differences.keys()
+        assert asked >= (DERIVATIVES - {"second"} if quick else DERIVATIVES)
+
+
+@pytest.mark.parametrize("operator", own_operators(), ids=lambda cls: cls.__name__)
+def test_gradient(operator: type[NaryNodeOp]) -> None:
+    check(operator, quick=operator.__name__ in LONG)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_gradient_on_all_cases(name: str) -> None:
+    check(next(cls for cls in own_operators() if cls.__name__ == name), quick=False)

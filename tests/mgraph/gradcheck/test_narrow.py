@@ -169,6 +169,7 @@ PARAMS = {
 }
 
 
+@pytest.mark.thorough
 def test_whole_losses_with_float32_inside() -> None:
     assert all(check.ok for check in check_loss(loss_of(Gelu), PARAMS)[1])
     assert check_layers(loss_of(Gelu), PARAMS).ok

@@ -189,6 +189,7 @@ NARROW = [("int8", 127), ("uint8", 255), ("int16", 32_767), ("uint16", 65_535)]
 
 
 @pytest.mark.parametrize(("kind", "last"), NARROW)
+@pytest.mark.sampled("int8-127", "uint16-65535")
 def test_narrow_labels_of_many_classes(graph: ExpressionGraph, kind: str, last: int) -> None:
     """The classes are more than the type of the labels can count."""
     logits = param(graph, drawn(2, last + 4))

@@ -94,6 +94,7 @@ def value_and_gradient(operator: Any, trained: tuple[bool, ...], *values: Any) -
 
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float32"])
+@pytest.mark.sampled("bfloat16", "float32")
 def test_element_types_are_kept(element_type: str) -> None:
     """Values have their children's type, losses float32, gradients their child's, or the engine objects."""
     dtype = jnp.dtype(element_type)

@@ -201,6 +201,7 @@ def weaving(graph: ExpressionGraph, xs: mgraph.Node, *, reverse: bool = False) -
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.sampled("True")
 def test_the_backward_loop_follows_whatever_the_body_does(graph: ExpressionGraph, reverse: bool) -> None:
     report = mgraph.check_gradients(weaving(graph, graph.param("xs", (3, 2, 3)), reverse=reverse))
     assert report.ok, report

@@ -66,6 +66,7 @@ def test_values_between_can_be_read_and_debugged(graph: ExpressionGraph) -> None
     np.testing.assert_allclose(x.grad(), slope(jnp.array([0.1, 0.2, 0.3])), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_pure_functions_are_checkpointed_too() -> None:
     def temporaries(checkpointing: bool) -> tuple[int, dict[str, jax.Array]]:
         graph = ExpressionGraph(seed=5)
@@ -103,6 +104,7 @@ def test_parts_are_cut_where_little_is_alive(graph: ExpressionGraph) -> None:
         graph.set_checkpointing(True, parts=1)
 
 
+@pytest.mark.thorough
 def test_memory_is_known_before_anything_runs(graph: ExpressionGraph) -> None:
     stack(graph)
     with pytest.raises(GraphError, match="reserve_workspace_mb"):

@@ -28,7 +28,7 @@ FILES = ["-m", str(SHIPPED / "model.npz"), "-v", VOCAB, VOCAB, "-t"]
 COMMAND = ["gradcheck", "--quiet", *FILES]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_prints_the_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, *TEXTS, "--lines", "2"]) == 0
     table = capsys.readouterr().out

@@ -56,6 +56,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
     ids=["n-best", "sampling"],
 )
+@pytest.mark.sampled("n-best")
 def test_processes_of_a_launcher_translate_what_one_does(
     options: list[str], slurm: Any, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def killed_after(rows: int, folder: Path, monkeypatch: pytest.MonkeyPatch, *word
 
 
 @pytest.mark.parametrize("kind", ["decode", "score", "n-best", "summary"])
+@pytest.mark.sampled("n-best", "score")
 def test_a_killed_process_goes_on(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "whole"
     folder.mkdir()

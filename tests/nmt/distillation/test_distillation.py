@@ -315,7 +315,7 @@ def wait_for(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> Non
         time.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_interrupted_run_goes_on_to_the_same_files(tmp_path: Path) -> None:
     text, _ = corpus.write(corpus.training(200), tmp_path / "text")
     valid = corpus.write(corpus.heldout(12), tmp_path / "heldout")

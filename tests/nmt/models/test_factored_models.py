@@ -43,9 +43,8 @@ def test_scores_are_marians(name: str) -> None:
         np.testing.assert_allclose(ours.word_scores, words, rtol=0, atol=2.5e-5)
 
 
-@pytest.mark.parametrize(
-    "name", ["target", *(pytest.param(name, marks=pytest.mark.slow) for name in ("source", "both"))]
-)
+@pytest.mark.parametrize("name", ["target", "source", "both"])
+@pytest.mark.sampled("target")
 def test_translations_are_marians(name: str) -> None:
     vocabs, texts = zip(*MODELS[name], strict=True)
     translator = Translator(str(HERE / f"{name}.npz"), vocabs, beam_size=3)
@@ -65,6 +64,7 @@ def test_what_a_factored_model_needs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["source", "both"])
+@pytest.mark.sampled("both")
 def test_training(name: str, tmp_path: Path) -> None:
     """It resumes, Marian's sizes are in the file, and translations are scored as text."""
     vocabs, texts = zip(*MODELS[name], strict=True)

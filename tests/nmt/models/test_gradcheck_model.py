@@ -83,6 +83,7 @@ def verdicts(report: LossReport) -> dict[str, str]:
 # ---------------------------------------------------------------- right rules
 
 
+@pytest.mark.thorough
 def test_the_shipped_model() -> None:
     model = load_model(SHIPPED / "model.npz")
     report = check_model_gradients(model, samples_of(model, [VOCAB, VOCAB], TEXTS, 8))
@@ -107,12 +108,13 @@ def test_models_of_europarl(fixtures: Path, name: str) -> None:
     assert report.worst("float32").differences["float32"] < 2e-6
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_small_recurrent_model() -> None:
     assert check_model_gradients(varied(S2S), PAIRS, label_smoothing=0.1).ok
 
 
 @pytest.mark.parametrize("kind", ["lm", "shared-multi-transformer"])
+@pytest.mark.sampled("lm")
 def test_models_of_no_source_and_of_two(kind: str) -> None:
     model = varied(replace(TRANSFORMER, type=kind, dim_rnn=3, dim_vocabs=(11,) * (1 if kind == "lm" else 3)))
     sources = [[3, 4, 9, 0], [2, 0]][: model.sources]
@@ -135,6 +137,7 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
 @pytest.mark.slow
 @pytest.mark.optimized
 @pytest.mark.parametrize("factor", [4, 12])
+@pytest.mark.sampled("4")
 def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> None:
     """Where softmax comes close to 0 and 1 its gradient is what is left of terms that cancel."""
     params = {n: p * (factor if n.endswith(("_Wq", "_Wk")) else 1) for n, p in model.params.items()}
@@ -187,6 +190,7 @@ FAULTS: dict[str, tuple[Any, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sampled("off by a hundred-millionth", "a gradient that is zero", "for one scale only")
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fault: str) -> None:
     plant(monkeypatch, *FAULTS[fault])
     report = check_model_gradients(model, PAIRS, float32=False)
@@ -201,7 +205,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fa
         assert found == {name for name in model.params if name.endswith("_ln_scale")}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_rule_that_loses_digits_in_float32_is_unstable(
     monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:
@@ -215,6 +219,7 @@ def test_a_rule_that_loses_digits_in_float32_is_unstable(
     assert check_model_gradients(model, PAIRS, float32=False).ok, "float64 has all its digits"
 
 
+@pytest.mark.thorough
 def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
     """The queries see almost nothing of keys that are almost equal: their gradient is a millionth."""
     params = {n: p * (1e-6 if n.endswith(("_Wk", "_bk")) else 1) for n, p in model.params.items()}

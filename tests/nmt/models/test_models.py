@@ -144,6 +144,7 @@ def score_pairs(model: Model, source: Sequence[np.ndarray], target: Sequence[np.
     return np.asarray(jax.jit(scorer)(model.params, [Source(*source)], Source(*target)))
 
 
+@pytest.mark.sampled("s2s", "transformer")
 def test_steps_are_the_teacher_forced_model(model: Model) -> None:
     beam, length = 2, 6
     source = sentences(1, [5, 3, 1], model.dim_vocabs[0], 5)
@@ -227,6 +228,7 @@ def test_steps_run_in_a_compiled_loop_and_hypotheses_may_be_reordered(plain_mode
 
 
 @pytest.mark.parametrize("options", [replace(TRANSFORMER, dec_depth=1), S2S], ids=["transformer", "s2s"])
+@pytest.mark.sampled("transformer")
 def test_the_rules_give_a_whole_model_the_gradients_that_jax_gives(options: ModelOptions) -> None:
     model = create_model(options)
     graph = model.new_graph(inference=False)
@@ -327,6 +329,7 @@ def test_models_are_recorded_in_the_element_type_of_the_graph(plain_model: Model
     assert {node.value_type for node in nodes} == {kind}
 
 
+@pytest.mark.sampled("transformer")
 def test_a_scorer_of_a_model_in_float64(plain_model: Model) -> None:
     params = {name: np.asarray(value, np.float64) for name, value in plain_model.params.items()}
     ids = np.array([[3, 4, 0], [5, 6, 7]], np.int32)

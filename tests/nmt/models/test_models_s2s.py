@@ -83,6 +83,7 @@ def assert_marians_scores(model: Model, streams: Sequence[Streams], reference: P
 
 
 @pytest.mark.parametrize("name", VOCABS)
+@pytest.mark.sampled("nematus", "multi-s2s", "amun-tied", "lm")
 def test_scores_and_attention_are_marians(name: str) -> None:
     assert_marians_scores(load_model(DATA / f"{name}.npz"), streams_of(name), DATA / f"{name}.txt")
 
@@ -168,6 +169,7 @@ def test_a_model_that_was_made_or_changed_is_saved_with_the_options_it_has(tmp_p
 # ---------------------------------------------------------------- steps
 
 
+@pytest.mark.thorough
 def test_steps_give_the_attention_and_the_shortlist_of_the_whole_model() -> None:
     model = load_model(DATA / "multi-s2s.npz")
     rng = np.random.default_rng(1)
@@ -278,6 +280,7 @@ def test_dropout_masks_are_drawn_where_marian_draws_them(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("place", ["rnn", "src", "trg"])
+@pytest.mark.sampled("src", "trg")
 def test_dropout_changes_training_and_nothing_else(place: str) -> None:
     shallow = replace(DEEP, enc_depth=1, dec_depth=1)
     params = create_model(shallow).params
@@ -294,7 +297,8 @@ def test_dropout_changes_training_and_nothing_else(place: str) -> None:
     np.testing.assert_array_equal(logits(True, **{place: 0.5}), plain)
 
 
-@pytest.mark.parametrize("name", [pytest.param("shared-multi-s2s", marks=pytest.mark.slow), "lm"])
+@pytest.mark.parametrize("name", ["shared-multi-s2s", "lm"])
+@pytest.mark.thorough
 def test_the_rules_give_the_gradients_that_jax_gives(name: str) -> None:
     report = check_model_gradients(load_model(DATA / f"{name}.npz"), streams_of(name)[:2], float32=False)
     assert report.ok, report

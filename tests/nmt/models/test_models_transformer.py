@@ -107,6 +107,7 @@ def attention_of(field: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("row", ROWS)
+@pytest.mark.sampled("lstm", "aan", "new", "prenorm", "rms", "multi")
 def test_word_scores_and_attention_are_marians(row: str) -> None:
     model = load_model(DATA / f"{row}.npz")
     encode = load_vocab(WORDS).encode
@@ -132,6 +133,7 @@ def test_word_scores_and_attention_are_marians(row: str) -> None:
 
 
 @pytest.mark.parametrize("row", ["prenorm", "aan-even", "student", "multi"])
+@pytest.mark.sampled("student", "aan-even")
 def test_single_steps_are_marians(row: str) -> None:
     best = (DATA / f"{row}.best").read_text()
     alignment = "soft" if row in ("prenorm", "multi") else ""
@@ -183,6 +185,7 @@ def stepped(model: Model, sources: list[Source], words: np.ndarray, attention: b
 
 
 @pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.sampled("two sources", "ssru", "pool")
 def test_steps_are_the_teacher_forced_model_and_attend_alike(name: str) -> None:
     model = random_model(VARIANTS[name])
     attention = name != "pool"
@@ -309,6 +312,7 @@ def test_average_attention_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("name", ["average attention", "ssru"])
+@pytest.mark.sampled("ssru")
 def test_the_rules_are_right_by_every_parameter(name: str) -> None:
     model = random_model(replace(VARIANTS[name], dec_depth=1, transformer_tied_layers=()))
     report = check_model_gradients(model, [([3, 4, 0], [5, 6, 7, 0]), ([2, 0], [8, 0])], float32=False)

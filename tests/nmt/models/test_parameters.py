@@ -207,6 +207,7 @@ S2S = ModelOptions(type="s2s", dim_vocabs=(11, 13), dim_emb=5, dim_rnn=6)
         (S2S, "decoder_ff_state_W1", "type multi-s2s, or with type shared-multi-s2s"),
     ],
 )
+@pytest.mark.sampled(every=2)
 def test_an_option_explains_a_parameter(options: ModelOptions, name: str, hint: str) -> None:
     assert Explanations(options).hints([name]) == {name: f"exists with {hint}"}
 

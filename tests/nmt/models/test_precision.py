@@ -72,9 +72,8 @@ def test_models_are_pickled_and_copied(precision: str, tmp_path: Path) -> None:
         chex.assert_trees_all_equal(other.params, model.params, strict=True)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled("transformer")
 def test_int8_is_near_float32(name: str, tmp_path: Path) -> None:
     path = saved(MODELS[name], tmp_path)
     model = load_model(path, precision="int8")
@@ -185,10 +184,9 @@ def _named(layer: Any) -> dict[str, Any]:
     return {p.name: p for p in layer.parameters()}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "s2s")) for name in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float16", 0.02), ("bfloat16", 0.1)])
+@pytest.mark.sampled("bfloat16-0.1-transformer", "float16-0.02-student")
 def test_16_bits_are_near_float32(name: str, precision: str, tolerance: float, tmp_path: Path) -> None:
     path = saved(MODELS[name], tmp_path)
     model = load_model(path, precision=precision)

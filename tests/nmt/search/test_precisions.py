@@ -20,10 +20,8 @@ def translator(**options: object) -> Translator:
     return Translator(str(SHIPPED / "model.npz"), VOCABS, cpu_threads=1, **options)
 
 
-@pytest.mark.parametrize(
-    "precision",
-    ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("float16", "bfloat16"))],
-)
+@pytest.mark.parametrize("precision", ["int8", "float16", "bfloat16"])
+@pytest.mark.sampled("int8")
 def test_translations_are_those_of_float32(precision: str) -> None:
     exact, found = (
         translator(precision=kind, beam_size=4, mini_batch=16, alignment="soft").translate(LINES)

@@ -69,7 +69,7 @@ def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes
         assert_same(hypotheses, plain_search([model], [1.0], source, prefix=words, **options))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @given(
     seed=st.integers(0, 10_000),
     sources=st.lists(sentences, min_size=3, max_size=4),

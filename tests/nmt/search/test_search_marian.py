@@ -68,6 +68,7 @@ def search_in_batches(search: BeamSearch, sources: list[list[int]], size: int):
     ],
     ids=["ensemble", "cut"],
 )
+@pytest.mark.sampled("cut")
 def test_number_words(reference, models, weights, options):
     models = [load_model(path) for path in models]
     vocab = load_vocab(SHIPPED / "vocab.spm", models[0].dim_vocabs[0])

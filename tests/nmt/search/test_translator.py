@@ -73,6 +73,7 @@ def test_places_in_a_longer_text_are_numbers_of_lines(plain: Translator, place: 
 @pytest.mark.parametrize(
     "options", [{"precision": "bfloat16"}, {"beam_size": 1, "output_sampling": ["topk"], "seed": 1}]
 )
+@pytest.mark.sampled("options1")
 def test_strict_promotion_of_types_changes_nothing(options: dict[str, Any]) -> None:
     expected = translator("left-right", **options).translate(LINES)
     with jax.numpy_dtype_promotion("strict"):

@@ -74,12 +74,9 @@ def check_line(found: str, printed: str) -> None:
         assert near(ours, theirs) if numeric else ours == theirs, (found, printed)
 
 
-SLOW = {"transformer.soft.nbest", "transformer.prefix.txt", "right-left.nbest", "multi.nbest"}
-"""Whose options are those of other rows too."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in REFERENCES]
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.sampled(
+    "transformer.threshold.nbest", "s2s.shortlist.nbest", "right-left.prefix.nbest", "lm.nbest"
 )
 def test_prints_what_marian_prints(name: str) -> None:
     models, vocabs, inputs, options = REFERENCES[name]

@@ -70,6 +70,7 @@ def trained(path: Path, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("delay", [1, 2])
+@pytest.mark.sampled("1")
 def test_training_is_the_same_and_no_program_is_compiled_twice(
     tmp_path: Path, prepared_by: Callable[[Any], None], delay: int
 ) -> None:

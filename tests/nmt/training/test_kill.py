@@ -11,6 +11,7 @@ from tests.trials import kill
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "kills"), [(kill.MARIANS, 3), (kill.OPTAX, 2)])
+@pytest.mark.sampled("--learn-rate 0.01-3")
 def test_killed_training_saves_the_same_files(tmp_path: Path, optimizer: str, kills: int) -> None:
     assert kill.trial(tmp_path, kills, seed=4, optimizer=optimizer) == 1
     assert (tmp_path / "killed-0" / "log").read_text().count("Training started") == 1 + kills

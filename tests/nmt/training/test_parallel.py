@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -46,6 +47,7 @@ TRANSFORMER = (
     "more",
     ["--cpu-devices 2 --optimizer-delay 2", "--cpu-devices 4 --tensor-parallel 2 --shard-state"],
 )
+@pytest.mark.sampled("--cpu-devices 4 --tensor-parallel 2 --shard-state")
 def test_a_later_process_with_the_same_devices_compiles_nothing(tmp_path: Path, more: str) -> None:
     write_texts(tmp_path, [4])
     programs = tmp_path / "programs"
@@ -71,61 +73,57 @@ def test_a_later_process_with_the_same_devices_compiles_nothing(tmp_path: Path, 
     assert (tmp_path / "later.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
 
 
-@pytest.fixture(scope="module")
-def found() -> dict:
-    """What ``tests.helpers.placements`` says of each model on each placement."""
-    script = Path(placements.__file__)
-    said = subprocess.run(
-        [sys.executable, "-W", "error", str(script)], env=ENVIRONMENT, check=True, stdout=subprocess.PIPE
-    )
+@functools.cache
+def found(model: str, where: str = "alone") -> dict:
+    """What ``tests.helpers.placements`` says of this model there."""
+    script = [sys.executable, "-W", "error", str(Path(placements.__file__)), model, where]
+    said = subprocess.run(script, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE)
     return json.loads(said.stdout)
 
 
-PAIRS = (("transformer", "transformer divided"), ("s2s", "s2s shared"), ("optax", "optax divided"))
+SEVERAL = [("transformer", "divided"), ("s2s", "shared"), ("optax", "divided")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alone", "shared"), PAIRS)
-def test_updates_are_those_of_one_device(found: dict, alone: str, shared: str) -> None:
+@pytest.mark.parametrize(("model", "where"), SEVERAL)
+@pytest.mark.sampled("transformer-divided", "s2s-shared")
+def test_updates_are_those_of_one_device(model: str, where: str) -> None:
     # Five or six sentences for four devices, words and links unevenly among them, all kinds of dropout; the
     # transformer's batches are two for each update.
+    shared, alone = found(model, where), found(model)
     for figure in ("costs", "labels", "norms"):
-        np.testing.assert_allclose(found[shared][figure], found[alone][figure], rtol=CLOSE)
+        np.testing.assert_allclose(shared[figure], alone[figure], rtol=CLOSE)
     for part in ("params", "moments", "average"):
-        for name, value in found[alone][part].items():
+        for name, value in alone[part].items():
             np.testing.assert_allclose(
-                found[shared][part][name], value, rtol=CLOSE, atol=CLOSE, err_msg=f"{part} {name}"
+                shared[part][name], value, rtol=CLOSE, atol=CLOSE, err_msg=f"{part} {name}"
             )
+    assert shared["restored"], "a state can be restored where it was"
 
 
 @pytest.mark.slow
-def test_what_updates_change_is_divided_and_gathered(found: dict) -> None:
-    alone, divided = found["transformer"], found["transformer divided"]
+def test_what_updates_change_is_divided_and_gathered() -> None:
+    alone, divided = found("transformer"), found("transformer", "divided")
     assert alone["held"] < 4.01 * divided["held"] < 1.3 * alone["held"], (
         "arrays whose sizes are odd are whole"
     )
-    assert found["s2s"]["held"] == found["s2s shared"]["held"]
-    for name in ("transformer divided", "s2s shared", "optax divided"):
-        assert found[name]["restored"], "a state can be restored where it was"
+    assert found("s2s")["held"] == found("s2s", "shared")["held"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alone", "shared"), PAIRS)
-def test_each_device_needs_less_memory(found: dict, alone: str, shared: str) -> None:
-    assert found[shared]["memory"] < 0.8 * found[alone]["memory"]
+@pytest.mark.parametrize(("model", "where"), SEVERAL)
+@pytest.mark.sampled("transformer-divided", "s2s-shared")
+def test_each_device_needs_less_memory(model: str, where: str) -> None:
+    assert found(model, where)["memory"] < 0.8 * found(model)["memory"]
 
 
 @pytest.mark.slow
-def test_programs_whose_memory_was_asked_for_are_not_compiled_again(found: dict) -> None:
+@pytest.mark.parametrize(("model", "where"), SEVERAL)
+@pytest.mark.sampled("transformer-divided", "s2s-shared")
+def test_programs_whose_memory_was_asked_for_are_not_compiled_again(model: str, where: str) -> None:
     # The first of two batches has a program of its own.
-    assert {name: each["compiled"] for name, each in found.items()} == {
-        "transformer": 1,
-        "transformer divided": 1,
-        "s2s": 0,
-        "s2s shared": 0,
-        "optax": 0,
-        "optax divided": 0,
-    }
+    expected = 1 if model == "transformer" else 0
+    assert [found(model)["compiled"], found(model, where)["compiled"]] == [expected, expected]
 
 
 def test_rows_that_are_added_count_nothing() -> None:
@@ -343,6 +341,7 @@ def test_processes_with_other_options_do_not_train(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.sampled("True")
 def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first: bool) -> None:
     """The other has no validation set, or would find none."""
     name, both = f"validates{first}", cluster()
@@ -365,6 +364,7 @@ def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.sampled("1")
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
     """With one device each, two processes share each layer; with two, each has all layers and half of the
     sentences."""
@@ -384,7 +384,7 @@ def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path
     assert_close(tmp_path / "two.npz", tmp_path / "one.npz")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_processes_fit_batches_into_what_they_all_have_left(folder: Path) -> None:
     beyond = 2 - memory_of(None) // MIB  # so that two megabytes are left
     more = ["--mini-batch-fit", "--workspace", str(beyond), "--max-length", "8", "--after-batches", "2"]
@@ -395,7 +395,7 @@ def test_processes_fit_batches_into_what_they_all_have_left(folder: Path) -> Non
     assert "Typical MB size" in (folder / "fitted.log").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_number_of_processes_goes_on_where_one_was_killed(folder: Path) -> None:
     log = folder / "four.log"
     with launched(slurm, 4, training(folder, "four", "--after-epochs", "100000")) as processes:

@@ -74,6 +74,7 @@ def test_what_is_quantized_or_not_resumed_is_said_as_by_marian(
 
 
 @pytest.mark.parametrize("scaling", [[], ["8.f"]])
+@pytest.mark.sampled("scaling0")
 def test_float16_needs_a_cost_scale(
     scaling: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,6 +185,7 @@ VALIDATED = {
 
 
 @pytest.mark.parametrize("number", [2, 3, 5], ids=["at an update", "when saving, too", "at the end"])
+@pytest.mark.sampled("at an update", "when saving, too")
 def test_a_validation_that_is_stopped_is_made_by_the_run_that_goes_on(
     number: int,
     stopping: Callable[[Trainer, int], None],
@@ -382,6 +384,7 @@ def test_a_fallback_may_start_again(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert any("; starting again with" in line for line in lines)
 
 
+@pytest.mark.thorough
 def test_another_cost_scale_counts_when_training_goes_on(tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
 
@@ -408,6 +411,7 @@ def changed(caplog: pytest.LogCaptureFixture, folder: Path, after: int, **option
     return [line for line in lines if CHANGED in line]
 
 
+@pytest.mark.thorough
 def test_another_text_of_as_many_lines_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text, moved = tmp_path / "text", tmp_path / "moved"
     text.write_text("a b\nc d\ne\n")

@@ -70,6 +70,7 @@ def test_other_words_are_warned_of(
     assert "names as vocabulary 1" in config
 
 
+@pytest.mark.thorough
 def test_a_new_model_with_one_table_for_other_words(
     tmp_path: Path, other: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +112,7 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     assert difference(vocabs[0], vocabs[0]) == ""
 
 
+@pytest.mark.thorough
 def test_training_warns_of_a_vocabulary_that_has_changed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -211,10 +211,8 @@ OPTAX = {
 """Those with states of all kinds; the first four are quick."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*OPTAX][:4] + [pytest.param(name, marks=pytest.mark.slow) for name in [*OPTAX][4:]],
-)
+@pytest.mark.parametrize("name", OPTAX)
+@pytest.mark.sampled("adafactor", "lion")
 def test_the_state_of_optax_is_saved_to_the_last_bit(model: Model, name: str, tmp_path: Path) -> None:
     values = LION | {"optimizer": f"optax.{name}", "optax_params": OPTAX[name]}
     if name == "adamw":
@@ -336,7 +334,7 @@ def test_checkpointing_changes_no_gradient(model: Model) -> None:
     assert_equal_updates(learners, ALL)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_recurrent_models_checkpoint_every_loop() -> None:
     """Of six loops then only one at a time keeps the values of its steps."""
     model = small("s2s", dim_rnn=32, enc_depth=2, dec_depth=2)

@@ -72,10 +72,8 @@ def gradient(objective: Objective, given: dict[str, Any], groups: int = 1) -> tu
     return found.gradients, float(found.cost), float(found.labels)
 
 
-@pytest.mark.parametrize(
-    ("name", "groups"),
-    [("transformer", 1), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in MODELS)],
-)
+@pytest.mark.parametrize(("name", "groups"), [("transformer", 1), *((name, 2) for name in MODELS)])
+@pytest.mark.sampled("transformer-1", "two sources-2", "average attention-2")
 def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: int) -> None:
     model = model_of(name)
     trained = Model(model.options, model.params, DROPOUTS)
@@ -98,10 +96,8 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
         np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)
 
 
-@pytest.mark.parametrize(
-    ("name", "groups"),
-    [("s2s", 1), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in RECURRENT)],
-)
+@pytest.mark.parametrize(("name", "groups"), [("s2s", 1), *((name, 2) for name in RECURRENT)])
+@pytest.mark.sampled("s2s-1", "two recurrent sources-2")
 def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int) -> None:
     model = model_of(name)
     objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(0.1))
@@ -125,10 +121,11 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
     ("name", "key", "kind"),
     [
         ("transformer", "decoder_l1_context_Wq", "scaled"),
-        pytest.param("transformer", "decoder_l1_context_Wq", "sum", marks=pytest.mark.slow),
-        pytest.param("s2s", "decoder_Wc_att", "mean", marks=pytest.mark.slow),
+        ("transformer", "decoder_l1_context_Wq", "sum"),
+        ("s2s", "decoder_Wc_att", "mean"),
     ],
 )
+@pytest.mark.sampled("transformer-decoder_l1_context_Wq-scaled")
 def test_guided_alignment_is_laid_out(name: str, key: str, kind: str) -> None:
     """Also the costs that are divided by all labels of a batch are the sums of its parts."""
     model = model_of(name)
@@ -144,6 +141,7 @@ def test_guided_alignment_is_laid_out(name: str, key: str, kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.sampled("2")
 def test_sources_of_one_length_get_room_for_their_tiers(groups: int) -> None:
     model = model_of("s2s")
     objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(alignment_weight=0.3))
@@ -187,6 +185,7 @@ def test_words_have_room() -> None:
 
 
 @pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.sampled("True")
 def test_many_logits_are_never_held(tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = SIZES | DEPTHS | PAIR | {"dim_vocabs": (13, 13), "tied_embeddings_all": tied}
     objective = Objective(create_model(ModelOptions(**sizes), seed=3), LossOptions(0.1))

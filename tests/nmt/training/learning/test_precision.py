@@ -95,6 +95,7 @@ def off(found: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("precision", FOLLOWING)
+@pytest.mark.sampled("float16")
 def test_costs_follow_those_of_float32(precision: str) -> None:
     assert float32()[27] < 0.97 * float32()[0]  # of the first batch
     assert off(costs(precision, **SCALED)) < FOLLOWING[precision]
