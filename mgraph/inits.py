@@ -30,7 +30,7 @@ from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
 from .files.paths import path_text
 from .files.word_vectors import of_unit_length, read_into
-from .operators import OPEN
+from .operators import OPEN, takes
 from .places import here
 from .scalars import weak_scalars
 from .shape import Shape
@@ -306,8 +306,10 @@ def _given(array: Any, shape: Shape, type_: Type) -> Any:
 def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None) -> Fixed:
     """Whatever ``function(shape, dtype)`` returns; with ``intermediate_type`` the function works in
     that element type and the result is cast to the node's."""
-    if not callable(function):
-        raise ArgumentError(f"inits.from_lambda expects a function, got {described(function)}{here()}")
+    if not (callable(function) and takes(function, 2)):
+        raise ArgumentError(
+            f"inits.from_lambda expects function(shape, dtype), got {described(function)}{here()}"
+        )
     return Fixed("from_lambda", partial(_called, function, intermediate_type))
 
 

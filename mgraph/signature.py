@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from .arrays import as_array, described
 from .draws import RowsKey
@@ -64,8 +66,8 @@ class Signature:
                 "this function has 64-bit types, which JAX would cut to 32; "
                 "call it within jax.enable_x64(True)"
             )
-        if not (key is None or isinstance(key, RowsKey) or hasattr(key, "dtype")):
-            raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
+        if not (key is None or isinstance(key, RowsKey) or _is_key(key)):
+            raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {described(key)}")
         if self.random and key is None:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
 
@@ -119,3 +121,12 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     if value.dtype != spec.type.dtype:
         raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}")
     return value
+
+
+def _is_key(value: Any) -> bool:
+    """Whether ``value`` is one random key, or the words of one, as ``jax.random.PRNGKey`` gives."""
+    if not isinstance(value, np.ndarray | jax.Array):
+        return False
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value.ndim == 0
+    return value.dtype == np.uint32 and value.ndim == 1

@@ -11,6 +11,8 @@ from jax import Array
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..operators import takes
+from ..places import here
 from ..shape import Shape, Sizes, as_shape
 from ..specs import Specs, spec_of
 from ..types import Type, TypeName, as_type
@@ -152,8 +154,8 @@ def callback(x: Node, call: Callable[[Node], Any]) -> Node:
     tape = node("callback", x).tape()
     if tape.parent is not None:
         raise GraphError("callback: a node in a loop's body has a value per step, none to look at")
-    if not callable(call):
-        raise ArgumentError(f"callback expects a function of a node, got {call!r}")
+    if not (callable(call) and takes(call, 1)):
+        raise ArgumentError(f"callback expects a function of a node, got {call!r}{here()}")
     view: Node = CallbackNodeOp(x)
     tape.observers.append((view, call))
     return view

@@ -60,6 +60,30 @@ def test_a_flag_or_an_axis_that_is_none_is_refused(
         call(graph.ones((2, 2)))
 
 
+@pytest.mark.parametrize(("call", "expected"), [
+    (lambda x: mgraph.callback(x, lambda: 0), "callback expects a function of a node"),
+    (lambda x: inits.from_lambda(lambda shape: 0), r"expects function\(shape, dtype\)"),
+])  # fmt: skip
+def test_functions_of_other_arguments_are_refused(
+    graph: ExpressionGraph, call: Callable[[Any], Any], expected: str
+) -> None:
+    with pytest.raises(ArgumentError, match=expected + HERE):
+        call(graph.ones((2, 2)))
+
+
+def test_one_random_key_is_expected(graph: ExpressionGraph) -> None:
+    pure = graph.function(mgraph.dropout(graph.ones((2, 2)), 0.5)).pure
+    for wrong in (3, np.ones(3), jax.random.split(jax.random.key(0), 3), jnp.uint32(3)):
+        with pytest.raises(
+            ArgumentError, match=r"expected a random key such as jax.random.key\(seed\), got "
+        ):
+            pure({}, key=wrong)
+    drawn = pure({}, key=jax.random.key(0))
+    np.testing.assert_array_equal(pure({}, key=jax.random.PRNGKey(0)), drawn)
+    each = jax.vmap(lambda key: pure({}, key=key))(jax.random.split(jax.random.key(0), 3))
+    assert each.shape == (3, 2, 2)
+
+
 def test_none_is_no_element_type(graph: ExpressionGraph) -> None:
     """numpy takes it for float64."""
     with pytest.raises(ElementTypeError, match="expected an element type .*, got None"):

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from layers import FactorGroups
+from mgraph import ArgumentError
 from mgraph.files.paths import path_text
 from nmt.settings import OptionError
 from nmt.settings.model_options import STREAM_TYPES
@@ -90,7 +91,7 @@ def load_vocabs(
     dims: the model's ``dim-vocabs``. pieces: SentencePiece models that split the raw text of each stream, as
     for OPUS-MT models. Other arguments: see ``load_vocab``.
     """
-    require_number(len(paths), len(dims))
+    require_number(len(_listed(paths)), len(dims))
     if pieces and len(pieces) != len(paths):
         raise OptionError(f"pieces: expected one SentencePiece model per vocabulary, got {len(pieces)}")
     if pieces and (no_spm_encode or no_spm_decode):
@@ -126,9 +127,15 @@ def _factored(factors: Factors, path: str, dim: int, owner: str) -> FactoredVoca
 def factors_of(paths: Sequence[str]) -> tuple[FactorGroups | None, ...]:
     """What the words of each factored vocabulary (``.fsv``) are made of, None for others; empty if there are
     no factored ones. VocabError for a damaged file."""
-    if not any(path.endswith(ENDING) for path in paths):
+    if not any(path.endswith(ENDING) for path in _listed(paths)):
         return ()
     return tuple(Factors.read(read_file(p), p).of_words(p) if p.endswith(ENDING) else None for p in paths)
+
+
+def _listed(paths: Sequence[str]) -> Sequence[str]:
+    if isinstance(paths, str | os.PathLike):
+        raise ArgumentError(f"expected a list of the paths of vocabularies, got {paths!r}")
+    return paths
 
 
 def read_file(path: str) -> bytes:

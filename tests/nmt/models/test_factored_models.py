@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgraph import ParameterError
+from mgraph import ArgumentError, ParameterError
 from mgraph.files.items import read_npz
 from nmt import Scorer, Trainer, Translator, load_model
 from nmt.settings import OptionError
@@ -58,6 +58,8 @@ def test_what_a_factored_model_needs() -> None:
         said = rf"source\.npz: --vocabs: this model has 2 vocabularies, got {number} path\(s\)"
         with pytest.raises(OptionError, match=said):
             load_model(HERE / "source.npz", vocabs=[FACTORED[0]] * number)
+    with pytest.raises(ArgumentError, match=r"expected a list of the paths of vocabularies, got '.*\.fsv'"):
+        load_model(HERE / "source.npz", vocabs=FACTORED[0])
     with pytest.raises(OptionError, match="--shortlist cannot go with factored vocabularies"):
         Translator(str(HERE / "source.npz"), VOCABS, shortlist=[str(HERE / "source.txt")])
 
