@@ -9,10 +9,10 @@ import pytest
 QUICK = """
 assignment backward bridges_jax checkpointing cli compiled_once dynamic element_types expression finite
 function fusion golden gradcheck graph house inits layers leaves numbers operators optimizers
-own_operators plain_jax platforms printing programs rnn scan scorer search_marian session traces transformer
-translator
+own_operators plain_jax platforms printing programs rnn scan scorer search_marian transformer translator
 """.split()
-"""Files of which all but the slow tests are quick ones: what a version of Python or JAX can break."""
+"""Files whose tests, but for the slow and the thorough ones, are quick: what a version of Python or JAX can
+break."""
 
 
 def beyond_samples(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:

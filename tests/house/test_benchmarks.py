@@ -117,8 +117,8 @@ def test_the_log_of_marian() -> None:
     assert command_line(options) == ["--dim-vocabs", "2", "3", "--no-reload", "--model", "m.npz"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trainer", ["mgraph", "plain JAX"])
-@pytest.mark.sampled("mgraph")
 def test_updates_are_timed(trainer: str, tmp_path: Path) -> None:
     texts, vocabs = write_text(tmp_path, pairs=20)
     assert len(load_vocab(vocabs[0])) == 2002

@@ -50,7 +50,7 @@ NO_LEXICON = Lexicon(np.zeros(1, np.int64), np.zeros(0, np.int32), first=5, best
         ),
     ],
 )
-@pytest.mark.sampled("models0-options0-given0", "models3-options3-given3")
+@pytest.mark.sampled("models0-options0-given0")
 def test_a_later_process_finds_the_same_and_traces_nothing(
     models: list[ModelOptions],
     options: dict[str, Any],
