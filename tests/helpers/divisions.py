@@ -18,7 +18,6 @@ import numpy as np
 
 from nmt import Trainer
 from nmt.runtime import devices
-from nmt.settings.model_options import ModelOptions
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from tests.helpers.placements import S2S, TRANSFORMER, VOCABS, batch, run
 
@@ -41,33 +40,31 @@ SSRU = replace(
     transformer_postprocess="da",
     transformer_postprocess_top="n",
 )
-PLACES: dict[str, tuple[ModelOptions, list[tuple[int, int, bool]]]] = {
-    "tied": (TIED, [(1, 2, False), (2, 2, True), (2, 4, False), (4, 2, True)]),
-    "ssru": (SSRU, [(1, 4, False)]),
-    "s2s": (S2S, [(2, 2, True)]),
+OPTIONS = {"tied": TIED, "ssru": SSRU, "s2s": S2S}
+PLACES = {
+    ("tied", "1 x 2"): (1, 2, False),
+    ("tied", "2 x 2, sharded"): (2, 2, True),
+    ("tied", "2 x 4"): (2, 4, False),
+    ("tied", "4 x 2, sharded"): (4, 2, True),
+    ("ssru", "1 x 4"): (1, 4, False),
+    ("s2s", "2 x 2, sharded"): (2, 2, True),
 }
-"""Models, and how they are divided: groups, devices in each, and whether ``--shard-state`` is on, too."""
+"""How models are divided: groups, devices in each, and whether ``--shard-state`` is on, too."""
 
 
 def updated(model: str, place: str) -> dict[str, Any]:
     """What two updates of a model say by one device, ``alone``, or by a division; of the first model by two
     batches each."""
     eight = devices.start_all(1, cpu_devices=8)
-    options, places = PLACES[model]
-    first = measured = options is TIED
+    first = measured = model == "tied"
     placement: Placement = ONE_DEVICE
-    for groups, parts, shard_state in places:
-        if place == text_of(groups, parts, shard_state):
-            used = eight[: groups * parts]
-            placement = SharedPlacement(used, shard_state=shard_state, tensor_parallel=parts)
-            measured = first and not shard_state
+    if place != "alone":
+        groups, parts, shard_state = PLACES[model, place]
+        used = eight[: groups * parts]
+        placement = SharedPlacement(used, shard_state=shard_state, tensor_parallel=parts)
+        measured = first and not shard_state
     updates = [[batch(5, 0), batch(5, 1)] if first else [batch(6, 2)]] * 2
-    return run(options, placement, updates, measured=measured)
-
-
-def text_of(groups: int, parts: int, shard_state: bool) -> str:
-    """A division as text."""
-    return f"{groups} x {parts}" + (", sharded" if shard_state else "")
+    return run(OPTIONS[model], placement, updates, measured=measured)
 
 
 def resumed(folder: Path) -> dict[str, list[str]]:

@@ -39,6 +39,7 @@ WORK = {
     "parameters": Work(OPTIONS, parts=2, **WORDS),
     "both": Work(OPTIONS, groups=2, parts=2, shard_state=True, **WORDS),
 }
+WORK |= dict.fromkeys(("in chunks", "wrong"), WORK["parameters"])
 
 
 def said(work: Work, used: Sequence[jax.Device]) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def main(name: str) -> None:
     elif name == "wrong":
         table = division.TABLE
         division.TABLE = tuple(rule._replace(axis=1 if rule.names == "_Wo" else rule.axis) for rule in table)
-    print(json.dumps(said(WORK.get(name, WORK["parameters"]), four)))
+    print(json.dumps(said(WORK[name], four)))
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def flat(state: LearnerState) -> dict[str, np.ndarray]:
     return {f"{moment} {name}": x for moment, tree in state.moments.items() for name, x in tree.items()}
 
 
-def main(model: str, where: str = "alone") -> None:
+def main(model: str, where: str) -> None:
     four = devices.start_all(1, cpu_devices=4)
     delayed, alone = [[batch(5, 0), batch(5, 1)]] * 2, [[batch(6, 2)]] * 2
     options, updates = (TRANSFORMER, delayed) if model == "transformer" else (S2S, alone)

@@ -208,7 +208,7 @@ OPTAX = {
     "rprop": (),
     "sm3": (),
 }
-"""Those with states of all kinds; the first four are quick."""
+"""Those with states of all kinds."""
 
 
 @pytest.mark.parametrize("name", OPTAX)
