@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 QUICK = """
-assignment backward bridges_jax checkpointing cli compiled_once dynamic element_types expression finite
+assignment backward bridges_jax checkpointing compiled_once dynamic element_types expression finite
 function fusion golden gradcheck graph house inits layers leaves numbers operators optimizers
 own_operators plain_jax platforms printing programs rnn scan scorer search_marian transformer translator
 """.split()

@@ -255,6 +255,7 @@ def total(results: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(every=2)
 def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
     function, arguments = CASES[name]
     tolerance = ROUNDED.get(name, 1e-11)

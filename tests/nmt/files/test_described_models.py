@@ -28,12 +28,11 @@ def bare(tmp_path: Path) -> str:
     return str(tmp_path / "bare.npz")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sizes",
     [[], pytest.param(["--dim-emb", "8", "--dim-rnn", "8", "--dim-vocabs", "16", "21"], id="given")],
 )
-@pytest.mark.sampled("given")
 def test_the_commands_take_the_options_of_the_command_line(
     bare: str, tmp_path: Path, sizes: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

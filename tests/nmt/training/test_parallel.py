@@ -341,9 +341,8 @@ def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first:
     assert len(lines(folder / f"{name}.log")) == (6 if first else 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.sampled("1")
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
     """With one device each, two processes share each layer; with two, each has all layers and half of the
     sentences."""
