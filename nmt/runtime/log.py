@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from mgraph.loggers import LEVELS
 from nmt.runtime.failures import reason
-from nmt.settings.option import require_writable
+from nmt.settings.requirements import require_writable
 from nmt.settings.sections import Logging
 
 ROOMS = ("mgraph", "layers", "nmt")

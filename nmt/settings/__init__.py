@@ -11,12 +11,12 @@ from nmt.settings.option import ignored as ignored
 from nmt.settings.option import nearest as nearest
 from nmt.settings.option import option as option
 from nmt.settings.option import refused as refused
-from nmt.settings.option import require_files as require_files
-from nmt.settings.option import require_folder as require_folder
-from nmt.settings.option import require_readable as require_readable
-from nmt.settings.option import require_tempdir as require_tempdir
-from nmt.settings.option import require_writable as require_writable
 from nmt.settings.option import whole_number as whole_number
+from nmt.settings.requirements import require_files as require_files
+from nmt.settings.requirements import require_folder as require_folder
+from nmt.settings.requirements import require_readable as require_readable
+from nmt.settings.requirements import require_tempdir as require_tempdir
+from nmt.settings.requirements import require_writable as require_writable
 from nmt.settings.sections import DECODE as DECODE
 from nmt.settings.sections import SCORE as SCORE
 from nmt.settings.sections import DecodeOptions as DecodeOptions

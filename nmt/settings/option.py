@@ -9,17 +9,16 @@ its default, because Marian's dumped configurations contain every option.
 from __future__ import annotations
 
 import difflib
-import errno
 import inspect
 import json
 import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 import numpy as np
 import yaml
@@ -29,7 +28,6 @@ from mgraph.files.paths import path_text
 from mgraph.names import meant
 from nmt.settings import yaml_text
 from nmt.settings.other_names import MARIANS
-from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
@@ -235,22 +233,43 @@ def again(section: type[Options], attribute: str, default: Any = MISSING, **chan
     return field(default=default, metadata={_DECLARED: replace(declared, default=default, **changes)})
 
 
+class _Signature:
+    """The signature of a class of options: its fields, as ``help`` shows them."""
+
+    def __get__(self, instance: object, owner: type[Options]) -> inspect.Signature:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(
+            [inspect.Parameter(f.name, kind, default=_default(f), annotation=f.type) for f in fields(owner)]
+        )
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-@dataclass(frozen=True, kw_only=True)
 class Options:
-    """A section of options, or all options of a command. All subclasses are made frozen dataclasses.
+    """A section of options, or all options of a command. All subclasses are dataclasses that do not change.
 
     Each option is one field, for example
     ``beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)``.
 
-    Values are converted and validated by the options' own rules; ``OptionError`` for an invalid one.
+    Values are converted and validated by the options' own rules; ``OptionError`` for an invalid one,
+    ``TypeError`` for a name that is no field.
     title: the title of the section in the help and in configurations.
     """
 
     title: ClassVar[str] = ""
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __signature__ = _Signature()
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        # The methods that dataclass would write for hundreds of fields took a tenth of a command's start.
+        dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        for f in fields(self):
+            vars(self)[f.name] = values.pop(f.name) if f.name in values else _default(f)
+        for name in values:
+            known = (f.name for f in fields(self))
+            raise TypeError(f"{type(self).__name__}: unknown field {nearest(name, known, prefix='')}")
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         table = options_of(type(self))
@@ -259,7 +278,32 @@ class Options:
             if value is not declared.default:  # defaults need no check
                 value = declared.accept(value)
                 value = _nested(declared, value, table) if declared.kind is dict else value
-                object.__setattr__(self, declared.attribute, value)
+                vars(self)[declared.attribute] = value
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}; dataclasses.replace makes other options")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        own = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        return f"{type(self).__qualname__}({own})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def options_of(section: Any) -> Mapping[str, Option]:
@@ -385,81 +429,8 @@ def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     return f"{prefix}{name}" + (f"; did you mean {prefix}{meant[0]}?" if meant else "")
 
 
-def require_files(
-    option: str, models: Sequence[str], vocabs: Sequence[str], of: str = "the sources and the target"
-) -> None:
-    """OptionError unless ``option`` names a model and there are vocabularies; the model says how many.
-
-    of: what the vocabularies are of.
-    """
-    if not any(models):
-        raise OptionError(f"{option}: at least one model is needed, got 0")
-    if not vocabs:
-        raise OptionError(f"--vocabs: the vocabularies of {of} are needed, got none")
-
-
-def require_readable(option: str, paths: Iterable[str]) -> None:
-    """OSError, naming file and option (``--input``), unless all files are readable. Empty names and standard
-    input are. Opens nothing, because a pipe cannot be opened twice."""
-    for path in paths:
-        if not path or path in STANDARD_INPUT:
-            continue
-        if not os.path.exists(path):
-            raise _error(errno.ENOENT, option, path)
-        if os.path.isdir(path):
-            raise _error(errno.EISDIR, option, path)
-        _require_access(os.R_OK, path, option, path)
-
-
-def require_writable(option: str, path: str) -> None:
-    """OSError, naming file and option, unless the file is writable or can be created in an existing folder.
-    An empty name and standard output are writable."""
-    if not path or path in STANDARD_OUTPUT:
-        return
-    if os.path.isdir(path):
-        raise _error(errno.EISDIR, option, path)
-    if os.path.exists(path):
-        _require_access(os.W_OK, path, option, path)
-        return
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise _error(errno.ENOENT, option, path, f"there is no folder {folder}")
-    _require_access(os.W_OK | os.X_OK, folder, option, path)
-
-
-def require_folder(option: str, path: str) -> None:
-    """OSError, naming folder and option, unless it is writable or can be created with its parents."""
-    if not path:
-        return
-    present = os.path.abspath(path)
-    while not os.path.exists(present):
-        present = os.path.dirname(present)
-    if not os.path.isdir(present):
-        raise _error(errno.ENOTDIR, option, path)
-    _require_access(os.W_OK | os.X_OK, present, option, path)
-
-
-def require_tempdir(folder: str) -> None:
-    """OptionError unless the folder for temporary files exists."""
-    if not os.path.isdir(folder):
-        raise OptionError(f"--tempdir {folder}: there is no such directory")
-
-
 def whole_number(name: str, value: Any) -> int:
     """The argument ``name``; OptionError unless it is a whole number from 0."""
     if not (isinstance(value, int | np.integer) and value >= 0):
         raise OptionError(f"{name} is a whole number from 0, got {value!r}")
     return int(value)
-
-
-def _require_access(mode: int, place: str, option: str, path: str) -> None:
-    """OSError for ``path`` unless ``place``, itself or the folder it would be in, may be used in this way."""
-    if not os.access(place, mode):
-        fixed = mode & os.W_OK and os.statvfs(place).f_flag & os.ST_RDONLY
-        raise _error(errno.EROFS if fixed else errno.EACCES, option, path)
-
-
-def _error(number: int, option: str, path: str, reason: str = "") -> OSError:
-    """``path: No such file or directory (--option)``, in the class of the system's own error."""
-    said = f"{os.strerror(number)}; {reason}" if reason else os.strerror(number)
-    return OSError(number, f"{said} ({option})", path)

@@ -374,8 +374,22 @@ def test_options_are_converted_and_checked_where_they_are_made() -> None:
         TrainOptions(label_smoothing=2)
     with pytest.raises(OptionError, match="--custom-fallbacks: unknown option --beem-size"):
         TrainOptions(custom_fallbacks=[{"beem_size": 1}])
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(TypeError, match="DecodeOptions: unknown field beem_size; did you mean beam_size"):
+        DecodeOptions(beem_size=1)
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'beam_size'"):
         options.beam_size = 3
+    with pytest.raises(FrozenInstanceError):
+        del options.beam_size
+
+
+def test_options_are_values() -> None:
+    options, same = DecodeOptions(beam_size=4), DecodeOptions(beam_size="4")
+    assert options == same and hash(options) == hash(same) and options != DecodeOptions()
+    assert options != ScoreOptions() and ScoreOptions(quiet=True) != DecodeOptions(quiet=True)
+    assert eval(repr(options), {"DecodeOptions": DecodeOptions}) == options
+    parameters = inspect.signature(DecodeOptions).parameters
+    assert parameters["beam_size"].default == DecodeOptions().beam_size == 12
+    assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_an_object_of_options_says_everything() -> None:
