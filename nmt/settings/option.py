@@ -243,6 +243,10 @@ class _Signature:
         )
 
 
+_as_dataclass = dataclass(init=False, repr=False, eq=False)
+"""Its own methods, for hundreds of fields, would take a tenth of a command's start to make."""
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Options:
     """A section of options, or all options of a command. All subclasses are dataclasses that do not change.
@@ -260,8 +264,7 @@ class Options:
     __signature__ = _Signature()
 
     def __init_subclass__(cls) -> None:
-        # The methods that dataclass would write for hundreds of fields took a tenth of a command's start.
-        dataclass(init=False, repr=False, eq=False)(cls)
+        _as_dataclass(cls)
 
     def __init__(self, **values: Any) -> None:
         for f in fields(self):
@@ -300,6 +303,9 @@ class Options:
 
     def _compared(self) -> tuple[Any, ...]:
         return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+
+
+_as_dataclass(Options)
 
 
 def _default(field: Field[Any]) -> Any:

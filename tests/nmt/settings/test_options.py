@@ -12,7 +12,17 @@ import pytest
 
 from mgraph import ArgumentError, ExpressionGraph
 from nmt import Embedder, Evaluator, Scorer, Trainer, Translator, distill, load_model, load_vocab
-from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, ScoreOptions, Support, TrainOptions
+from nmt.settings import (
+    DECODE,
+    SCORE,
+    TRAIN,
+    DecodeOptions,
+    OptionError,
+    Options,
+    ScoreOptions,
+    Support,
+    TrainOptions,
+)
 from nmt.settings.config import Command, notices, parse, read_config
 from nmt.settings.metrics import EMBED, EVALUATE, EmbedOptions, EvaluateOptions
 from nmt.settings.printing import help_text
@@ -390,6 +400,7 @@ def test_options_are_values() -> None:
     parameters = inspect.signature(DecodeOptions).parameters
     assert parameters["beam_size"].default == DecodeOptions().beam_size == 12
     assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert Options() == Options() and not inspect.signature(Options).parameters
 
 
 def test_an_object_of_options_says_everything() -> None:
