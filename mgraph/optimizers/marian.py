@@ -23,7 +23,6 @@ Rule = Callable[..., tuple[Any, ...]]
 
 def _by_rule(learn_rate: Any, names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation:
     """The transformation that applies ``rule`` to each parameter, with the moments ``names``."""
-    of_one = jax.jit(rule)  # traced once for all parameters of a shape
 
     def init(params: Any) -> OptimizerState:
         return OptimizerState(
@@ -36,7 +35,7 @@ def _by_rule(learn_rate: Any, names: tuple[str, ...], rule: Rule) -> optax.Gradi
         leaves, tree = jax.tree.flatten(gradients)
         values = [None] * len(leaves) if params is None else tree.flatten_up_to(params)
         before = [tree.flatten_up_to(state.moments[name]) for name in names]
-        found = [of_one(steps, *own) for own in zip(leaves, values, *before, strict=True)]
+        found = [rule(steps, *of_one) for of_one in zip(leaves, values, *before, strict=True)]
         directions, *after = zip(*found, strict=True) if found else [() for _ in (0, *names)]
         moves = [-learn_rate * direction for direction in directions]
         moments = {name: tree.unflatten(part) for name, part in zip(names, after, strict=True)}

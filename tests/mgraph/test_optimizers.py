@@ -280,3 +280,25 @@ def test_optimizers_of_marians_options() -> None:
 def test_options_that_make_no_optimizer(options: dict[str, object], message: str) -> None:
     with pytest.raises(mgraph.ArgumentError, match=message):
         mgraph.optimizer_from_options(options)
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(0.1), Adagrad(0.1), Adam(0.1)], ids=str)
+def test_later_steps_of_a_loop_that_is_not_compiled_compile_nothing(optimizer: mgraph.Optimizer) -> None:
+    params = {"p": jax.numpy.array(START), "q": jax.numpy.ones((2, 3))}
+    state = optimizer.init(params)
+    compiled: list[str] = []
+
+    def listen(event: str, seconds: float, **facts: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(str(facts))
+
+    counts = []
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for _ in range(3):
+            _, state = optimizer.moves(params, state, params, 0.1)
+            counts.append(len(compiled))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert counts[0] > 0 and counts[1] == counts[2]
