@@ -24,6 +24,7 @@ sys.exit(main(["decode", "-m", "model.npz", "-v", "vocab.spm", "vocab.spm", "--q
 
 
 @pytest.mark.parametrize("module", ["numpy", "jax", "mgraph", "nmt.commands.decode", "nmt.search.translator"])
+@pytest.mark.sampled(every=3)
 def test_an_interrupt_while_a_module_is_loaded(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", ENTRY, module], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -240,6 +240,7 @@ def test_works_under(transformation: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
+@pytest.mark.sampled(every=4)
 def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -> None:
     """Gradients inside of a shard_map in which one input differs from device to device and others do not."""
     for case in operator.cases:

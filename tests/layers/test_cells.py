@@ -41,7 +41,7 @@ def state_of(graph: ExpressionGraph, cell: Cell | layers.StackedCell, batch: int
 
 
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.sampled("lstm-normed", "gru-nematus", "mgru-mlstm-normed", "sru-ssru", "tanh-relu")
+@pytest.mark.sampled("gru-nematus", "sru-ssru")
 def test_scores_are_marians(row: str) -> None:
     """All pairs in one padded batch, which Marian has scored one by one."""
     model = make(row)
@@ -59,7 +59,7 @@ def test_scores_are_marians(row: str) -> None:
 
 @pytest.mark.parametrize("full", [False, True], ids=["bare", "full"])
 @pytest.mark.parametrize("name", CELLS)
-@pytest.mark.sampled("gru-full", "mlstm-bare", "sru-full", "lstm-bare", "tanh-full")
+@pytest.mark.sampled("gru-full", "lstm-bare")
 def test_gradients(name: str, full: bool) -> None:
     """Over time; ``full`` backward with layer normalization, dropout and a mask."""
     graph = ExpressionGraph()
@@ -75,6 +75,7 @@ def test_gradients(name: str, full: bool) -> None:
     "name, in_encoder",
     [("gru", False), ("gru-nematus", True), ("gru-nematus", False), ("lstm", False), ("relu", False)],
 )
+@pytest.mark.sampled(every=3)
 def test_gradients_of_a_transition_cell(name: str, in_encoder: bool) -> None:
     graph = ExpressionGraph()
     cell = CELLS[name]("c", 0, 3, layer_normalization=True, final=not in_encoder, in_encoder=in_encoder)

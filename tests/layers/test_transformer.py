@@ -93,6 +93,7 @@ def test_an_encoder_layer_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("preprocess, postprocess", [("", "dan"), ("n", "da")])
+@pytest.mark.sampled("n-da")
 def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str, postprocess: str) -> None:
     graph = ExpressionGraph(inference=True)
     batch, beam, length, dim = 2, 3, 4, 8

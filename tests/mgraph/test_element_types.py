@@ -69,12 +69,14 @@ def adjoint(y: Any) -> Any:
 
 
 @pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
+@pytest.mark.sampled(every=4)
 def test_float64_is_not_cut_on_the_way(operator: type[NaryNodeOp]) -> None:
     assert narrow_types(operator) == set()
 
 
 @pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
 @pytest.mark.parametrize("type_", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.sampled(every=4)
 def test_types_are_never_mixed(operator: type[NaryNodeOp], type_: str) -> None:
     """Not even inside a rule: strict promotion of types, a setting of JAX, refuses that."""
     for case in operator.cases:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.places import SHIPPED
 
 SECONDS = 30
@@ -70,6 +72,7 @@ forked(lambda: forked(doubled))
     assert are_refusals(lines, 5)
 
 
+@pytest.mark.thorough
 def test_translator_scorer_and_trainer_are_refused_in_a_fork(tmp_path: Path) -> None:
     code = """
 import sys

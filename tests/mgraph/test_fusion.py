@@ -67,6 +67,7 @@ def test_three_lines_say_what_was_fused_and_why_not(graph: ExpressionGraph) -> N
     assert str(report).startswith(report.summary) and "data moved" not in str(report)
 
 
+@pytest.mark.thorough
 def test_a_step_with_loops_and_gradients_is_reported(graph: ExpressionGraph) -> None:
     xs, w = graph.constant((5, 4, 8), inits.normal()), graph.param("w", (8, 8), inits.normal())
     last, _ = mgraph.scan(lambda s, x: (mgraph.tanh(mgraph.dot(s, w) + x), ()), graph.zeros((4, 8)), xs)

@@ -113,6 +113,7 @@ def test_sinusoids_are_halves_not_interleaved() -> None:
         (inits.glorot_normal(False, True, 2), 0, 2 * math.sqrt(1 / 300), -1, 1),
     ],
 )
+@pytest.mark.sampled(every=3)
 def test_random_values(init, mean, std, low, high) -> None:
     """Both sources, numpy for parameters and JAX inside programs, have the distribution."""
     graph = ExpressionGraph(seed=2)

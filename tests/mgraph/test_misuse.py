@@ -514,6 +514,7 @@ def test_a_sum_of_exponentials_of_nothing(graph: ExpressionGraph) -> None:
 @pytest.mark.parametrize(
     "cls", [c for c in own_operators() if c.has_rule and not c.composite], ids=lambda c: c.__name__
 )
+@pytest.mark.sampled(every=4)
 def test_what_can_be_recorded_of_empty_nodes_has_a_gradient(cls: Any) -> None:
     """An operator refuses an axis without elements when it is recorded, or its rule can do with it."""
     for case in cls.cases:

@@ -73,7 +73,7 @@ def dependent_gradients(cls: Any, case: Case) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("cls", OPERATORS, ids=lambda cls: cls.__name__)
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 def test_a_gradient_that_depends_on_a_number_is_nan_where_that_is(cls: Any) -> None:
     found = [pair for case in cls.cases for pair in dependent_gradients(cls, case)]
     for element, slope in found:

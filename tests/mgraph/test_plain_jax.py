@@ -93,6 +93,7 @@ def test_training_inside_a_scan() -> None:
     ],
     ids="adamw clipped-nesterov lion adafactor multi-steps schedule schedule-free".split(),
 )
+@pytest.mark.sampled(every=3)
 def test_any_optimizer_of_optax(optimizer: Any) -> None:
     f, params = recorded()
 
@@ -193,5 +194,6 @@ for value in (one, jax.device_put(one, split), one, jax.device_put(one, everywhe
 """
 
 
+@pytest.mark.thorough
 def test_the_batch_spreads_over_devices() -> None:
     python(SHARDED, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")

@@ -46,7 +46,7 @@ NESTINGS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("size", [3, 5000])
 @pytest.mark.parametrize("nesting", NESTINGS)
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 def test_what_is_kept_apart_compiles_in_loops_branches_and_calls(nesting: str, size: int) -> None:
     function = NESTINGS[nesting]
     x = jnp.linspace(0.5, 1, size)

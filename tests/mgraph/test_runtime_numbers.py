@@ -79,6 +79,7 @@ def directly(build: Callable[[Node, float], Node], c: float) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", BUILT_WITH)
+@pytest.mark.sampled(every=3)
 def test_other_numbers_compile_nothing_and_are_right(name: str) -> None:
     build = BUILT_WITH[name]
     run(build, 0.61)
@@ -306,6 +307,7 @@ def test_a_runtime_field_is_a_field() -> None:
         type("Lost", (UnaryNodeOp,), {"runtime_fields": ("d",)})
 
 
+@pytest.mark.thorough
 def test_rules_never_ask_which_number_it_is() -> None:
     """Every operator with runtime fields is traced with all of them open, forward and backward."""
     seen = set()

@@ -88,7 +88,7 @@ def mgraph(capsysbinary, monkeypatch):
     ],
     ids=["greedy", "beam", "n-best", "defaults"],
 )
-@pytest.mark.sampled("beam-numbers", "n-best-s2s-numbers", "greedy-numbers", "defaults-s2s-numbers")
+@pytest.mark.sampled("beam-numbers", "n-best-s2s-numbers")
 def test_decode_prints_what_marian_prints(mgraph, request, name, reference, options) -> None:
     files = reference_files(name, request)
     if not (files.folder / reference).exists():

@@ -66,6 +66,7 @@ def printed(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monk
         ("bleurt", "bleurt", "references.tsv", []),
     ],
 )
+@pytest.mark.sampled(every=2)
 def test_scores_are_marians(name: str, like: str, text: str, more: list[str], printed: Run) -> None:
     vocabs = [VOCAB] * (3 if like == "comet" else 2)
     words = ["-m", model(name), "-v", *vocabs, "--like", like, "--width", "6", *more]

@@ -158,6 +158,7 @@ def test_heldout_count_out_of_range(count: int) -> None:
         numbers.heldout(count)
 
 
+@pytest.mark.thorough
 def test_training_draw() -> None:
     trained = corpus.training(62, seed=3)
     assert Counter(len(str(n)) for n, _, _ in trained) == {1: 11, 2: 11, 3: 10, 4: 10, 5: 10, 6: 10}

@@ -57,6 +57,7 @@ def test_training(agrees: Script, tmp_path: Path) -> None:
     agrees("train", *texts, str(tmp_path / "model.npz"))
 
 
+@pytest.mark.thorough
 def test_training_in_a_thread(tmp_path: Path) -> None:
     """Where no signal can be handled."""
     texts = [tmp_path / name for name in ("text.en", "text.de")]

@@ -255,7 +255,7 @@ def total(results: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
     function, arguments = CASES[name]
     tolerance = ROUNDED.get(name, 1e-11)
@@ -291,6 +291,7 @@ def gradients(function: Function, leaves: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", ["mlp", "attention", "cross-entropy", "scan", "indexing", "reductions"])
+@pytest.mark.sampled(every=2)
 def test_the_checker_agrees(name: str) -> None:
     function, arguments = CASES[name]
     graph = ExpressionGraph()
@@ -331,6 +332,7 @@ STRICT: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("name", STRICT)
+@pytest.mark.sampled(every=2)
 def test_what_was_traced_in_float32_is_checked_in_float64(name: str, graph: ExpressionGraph) -> None:
     """JAX's primitives take no mixed types, and functions that stay one node keep theirs."""
     x = graph.param("x", (3,), inits.from_vector([1.5, 0.3, 0.7]))

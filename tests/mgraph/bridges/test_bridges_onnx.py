@@ -74,7 +74,7 @@ def value_and_slopes(graph: ExpressionGraph, top: Node) -> tuple[Any, dict[str, 
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) - REFUSED))
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=6)
 def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
     """On each of the cases that its gradient is checked on: the value of onnxruntime in float32, value and
     gradients after import in float64."""

@@ -30,6 +30,6 @@ def test_gradient(operator: type[NaryNodeOp]) -> None:
 
 
 @OPERATORS
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(every=12)
 def test_gradient_on_all_cases(operator: type[NaryNodeOp]) -> None:
     check(operator, quick=False)

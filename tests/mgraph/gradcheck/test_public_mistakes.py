@@ -110,6 +110,7 @@ def test_the_sum_of_some_hundred_rows_in_bfloat16_is_off_by_per_cents() -> None:
 
 
 @pytest.mark.parametrize("operator", [*WITNESSES, SteepSigmoid], ids=lambda c: c.__name__)
+@pytest.mark.sampled(every=3)
 def test_the_function_with_custom_vjp_has_the_same_mistake(
     operator: type[NaryNodeOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ class Ramp(UnaryNodeOp):
     ("at_zero", "ok"), [(0.0, True), (0.5, True), (1.0, True), (1.01, False), (-0.1, False)]
 )
 @pytest.mark.parametrize("size", [3, 60])
+@pytest.mark.sampled(every=3)
 def test_a_subgradient_is_any_number_between_the_slopes(at_zero: float, ok: bool, size: int) -> None:
     values = np.linspace(-1.0, 1.0, size)
     values[1] = 0.0

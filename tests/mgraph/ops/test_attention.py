@@ -49,6 +49,7 @@ def value_and_slopes(attend: Any, masked: bool, dropout: Any) -> tuple[np.ndarra
 
 @pytest.mark.parametrize("dropout", [None, 0.3, DROPPED], ids=["kept", "drawn", "given"])
 @pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.sampled("True-kept", "False-given", "False-drawn")
 def test_one_node_computes_what_four_do(masked: bool, dropout: Any) -> None:
     """Also the random numbers are the same."""
     one = value_and_slopes(dot_product_attention, masked, dropout)

@@ -227,6 +227,7 @@ GRADIENTS: dict[tuple[str, str], Any] = {
 
 
 @pytest.mark.parametrize("rule_set", ["rules", "marian"])
+@pytest.mark.sampled("rules")
 def test_gradients(graph: ExpressionGraph, rule_set: str) -> None:
     function = graph.function(evaluated(graph, [call for call, _ in GRADIENTS]), derivatives=rule_set)
 

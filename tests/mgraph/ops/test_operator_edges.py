@@ -24,6 +24,7 @@ pytestmark = pytest.mark.optimized
     ("batch", "rows", "inner", "columns"),
     [((), 256, 200, 256), ((), 70, 512, 600), ((), 90, 400, 370), ((), 20_000, 2, 1), ((3,), 130, 90, 140)],
 )
+@pytest.mark.sampled(every=3)
 def test_gradients_of_large_products(
     graph: ExpressionGraph,
     batch: tuple[int, ...],
@@ -233,6 +234,7 @@ SELECTIONS: dict[str, tuple[tuple[int, ...], Any]] = {
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.sampled(every=3)
 def test_narrow_indices_into_a_long_axis(graph: ExpressionGraph, name: str) -> None:
     """The axis is longer than int8 can count."""
     shape, selection = SELECTIONS[name]

@@ -113,6 +113,7 @@ def test_strict_graphs_broadcast_nothing(graph: ExpressionGraph) -> None:
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 2), (-1, 0), (2, 0, 1), (1,), ()])
+@pytest.mark.sampled(every=3)
 def test_reductions_over_several_axes_are_numpys(graph: ExpressionGraph, axes: tuple[int, ...]) -> None:
     data = drawn(2, 3, 4)
     x = param(graph, data)

@@ -235,7 +235,7 @@ def errors(problems: Mapping[str, Problem], kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.sampled("float16")
+@pytest.mark.thorough
 def test_far_out_and_on_constant_rows(kind: str) -> None:
     assert errors(PROBLEMS, kind) == []
 
@@ -261,7 +261,7 @@ IMPOSSIBLE = np.array([[NOTHING, 0.5, NOTHING, 0.25], [NOTHING] * 4, [3.0, NOTHI
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.sampled("float16", "bfloat16")
+@pytest.mark.sampled("bfloat16")
 def test_masks_of_minus_infinity(graph: ExpressionGraph, kind: str) -> None:
     """What is impossible has no probability and no gradient, also where nothing is possible."""
     x = param(graph, IMPOSSIBLE, type=kind)

@@ -246,6 +246,7 @@ REWRITES: dict[str, tuple[Build, str]] = {
 
 
 @pytest.mark.parametrize("name", REWRITES)
+@pytest.mark.sampled(every=3)
 def test_a_rewrite_changes_no_value_and_no_gradient(name: str) -> None:
     build, operators = REWRITES[name]
     report = check(build, *operators.split())
@@ -263,6 +264,7 @@ def test_every_rule_is_tried(item: Rule) -> None:
 @pytest.mark.parametrize(
     "name", ["-log(gather(softmax))", "lse - gather", "logsoftmax by hand", "affine with all"]
 )
+@pytest.mark.sampled(every=3)
 def test_16_bit_types_keep_their_type_and_come_closer_to_the_truth(name: str, type: str) -> None:
     build, _ = REWRITES[name]
 

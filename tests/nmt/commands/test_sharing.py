@@ -106,7 +106,7 @@ def killed_after(rows: int, folder: Path, monkeypatch: pytest.MonkeyPatch, *word
 
 
 @pytest.mark.parametrize("kind", ["decode", "score", "n-best", "summary"])
-@pytest.mark.sampled("n-best", "score")
+@pytest.mark.sampled("score")
 def test_a_killed_process_goes_on(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "whole"
     folder.mkdir()

@@ -51,6 +51,7 @@ def test_the_commands_take_the_options_of_the_command_line(
     assert report["ok"]
 
 
+@pytest.mark.thorough
 def test_python_takes_them_too(bare: str) -> None:
     own = Translator(str(MODEL), VOCABS, beam_size=2).translate(LINES)
     assert Translator(bare, VOCABS, beam_size=2, type="s2s").translate(LINES) == own

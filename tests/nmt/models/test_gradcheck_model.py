@@ -190,7 +190,7 @@ FAULTS: dict[str, tuple[Any, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.sampled("off by a hundred-millionth", "a gradient that is zero", "for one scale only")
+@pytest.mark.sampled("off by a hundred-millionth")
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fault: str) -> None:
     plant(monkeypatch, *FAULTS[fault])
     report = check_model_gradients(model, PAIRS, float32=False)

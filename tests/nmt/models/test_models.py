@@ -110,6 +110,7 @@ def assert_marians_scores(model: Model, pairs: list[tuple[list[int], list[int]]]
         ("bi-unidirectional", "source.yml", "target.yml"),
     ],
 )
+@pytest.mark.sampled(every=2)
 def test_options_mean_what_they_mean_to_marian(name: str, source: str, target: str) -> None:
     folder = DATA / "options"
     model = load_model(folder / f"{name}.npz")
@@ -144,7 +145,7 @@ def score_pairs(model: Model, source: Sequence[np.ndarray], target: Sequence[np.
     return np.asarray(jax.jit(scorer)(model.params, [Source(*source)], Source(*target)))
 
 
-@pytest.mark.sampled("s2s", "transformer")
+@pytest.mark.sampled("s2s")
 def test_steps_are_the_teacher_forced_model(model: Model) -> None:
     beam, length = 2, 6
     source = sentences(1, [5, 3, 1], model.dim_vocabs[0], 5)
@@ -169,6 +170,7 @@ def test_steps_are_the_teacher_forced_model(model: Model) -> None:
         np.testing.assert_allclose(got[:, b], expected, atol=2e-5)
 
 
+@pytest.mark.sampled("transformer", "s2s")
 def test_padding_and_other_sentences_change_nothing(model: Model) -> None:
     source, source_mask = sentences(1, [5, 2, 4], model.dim_vocabs[0], 5)
     target, target_mask = sentences(2, [3, 6, 1], model.dim_vocabs[1], 6)
@@ -202,6 +204,7 @@ def test_a_later_word_changes_no_earlier_score(model: Model) -> None:
     assert np.abs(after[:, 3:] - before[:, 3:]).max() > 1e-3
 
 
+@pytest.mark.sampled("transformer")
 def test_steps_run_in_a_compiled_loop_and_hypotheses_may_be_reordered(plain_model: Model) -> None:
     model = plain_model
     source = sentences(1, [4, 3], model.dim_vocabs[0], 4)

@@ -83,7 +83,7 @@ def assert_marians_scores(model: Model, streams: Sequence[Streams], reference: P
 
 
 @pytest.mark.parametrize("name", VOCABS)
-@pytest.mark.sampled("nematus", "multi-s2s", "amun-tied", "lm")
+@pytest.mark.sampled("nematus", "lm")
 def test_scores_and_attention_are_marians(name: str) -> None:
     assert_marians_scores(load_model(DATA / f"{name}.npz"), streams_of(name), DATA / f"{name}.txt")
 

@@ -150,6 +150,7 @@ def recorded(options: ModelOptions, seed: int) -> ExpressionGraph:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(every=6)
 def test_our_models_ask_graphs_for_what_their_layers_declare(name: str) -> None:
     options, _ = MODELS[name]
     try:
@@ -218,6 +219,7 @@ def test_nothing_explains_a_name_of_no_model() -> None:
 
 
 @pytest.mark.parametrize("name", ["rnn-ssru", "nematus-deep", "transformer-new-positions", "multi-s2s-deep"])
+@pytest.mark.sampled("transformer-new-positions", "nematus-deep")
 def test_what_a_hint_says_makes_the_parameter(name: str) -> None:
     """Of every model's parameters, those that the plain model of its type has not."""
     options, shapes = MODELS[name]

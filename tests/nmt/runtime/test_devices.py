@@ -203,5 +203,6 @@ print((wanted() - before) / (time.perf_counter() - began))
         ("devices.cores = lambda: 3; os.environ['NPROC'] = '1'; devices.start()", 0.5, 1.2),
     ],
 )
+@pytest.mark.sampled(every=2)
 def test_no_more_threads_compute_than_asked_for(start: str, least: float, most: float) -> None:
     assert least < float(run(MEASURE.format(start=start)).splitlines()[-1]) < most

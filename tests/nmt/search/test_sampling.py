@@ -134,6 +134,7 @@ def heated(probs: np.ndarray, temperature: float) -> np.ndarray:
         (Sampling("topk", 3, 0.5), {}, heated(kept([0, 3, 5]), 0.5)),
     ],
 )
+@pytest.mark.sampled(every=2)
 def test_words_are_drawn_as_often_as_they_are_probable(sampling, options, probs) -> None:
     counts = draws(sampling, **options)
     assert not unlikely(counts, probs)

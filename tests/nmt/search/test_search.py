@@ -117,6 +117,7 @@ def test_an_ensemble_adds_weighted_log_probabilities(seed, source, weights, n_be
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.1, 0.4, 1.01, 1.1, 7.3])
+@pytest.mark.sampled("0.4", "1.1")
 def test_each_sentence_is_cut_at_its_own_length(factor):
     model = ToyModel(3, 11, eos=-30.0)
     sources = [[5, EOS], [5, 6, 7, 8, 9, 10, 11, 12, 13, EOS], [EOS], [7, 8, EOS]]

@@ -28,7 +28,7 @@ def found(*model_and_place: str) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "place"), divisions.PLACES)
-@pytest.mark.sampled("tied-1 x 2", "tied-4 x 2, sharded", "ssru-1 x 4", "s2s-2 x 2, sharded")
+@pytest.mark.sampled("tied-1 x 2", "tied-4 x 2, sharded", "s2s-2 x 2, sharded")
 def test_updates_are_those_of_one_device_which_holds_less(model: str, place: str) -> None:
     alone, divided = found(model, "alone"), found(model, place)
     for figure in ("costs", "labels", "norms"):

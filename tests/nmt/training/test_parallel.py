@@ -83,7 +83,7 @@ def found(model: str, where: str = "alone") -> dict:
 @pytest.mark.parametrize(
     ("model", "where"), [("transformer", "divided"), ("s2s", "shared"), ("optax", "divided")]
 )
-@pytest.mark.sampled("transformer-divided", "s2s-shared")
+@pytest.mark.sampled("s2s-shared")
 def test_updates_are_those_of_one_device_in_less_memory(model: str, where: str) -> None:
     # Five or six sentences for four devices, words and links unevenly among them, all kinds of dropout; the
     # transformer's batches are two for each update.

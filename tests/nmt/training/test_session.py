@@ -185,7 +185,7 @@ VALIDATED = {
 
 
 @pytest.mark.parametrize("number", [2, 3, 5], ids=["at an update", "when saving, too", "at the end"])
-@pytest.mark.sampled("at an update", "when saving, too")
+@pytest.mark.sampled("at an update")
 def test_a_validation_that_is_stopped_is_made_by_the_run_that_goes_on(
     number: int,
     stopping: Callable[[Trainer, int], None],
@@ -370,6 +370,7 @@ def test_a_fallback_goes_on_from_the_finite_model(
     assert finite(tmp_path / "m.npz")
 
 
+@pytest.mark.thorough
 def test_a_fallback_may_start_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = {"model": tmp_path / "m.npz", "mini_batch": 1, "after_batches": 4, "save_freq": 1}
     diverging = {"throw_on_divergence": ["100", "10", "5", "2u"]}

@@ -68,6 +68,7 @@ def in_each(count: int, run: Callable[[Corpus], Any], vocab: Vocab, **options: A
 @pytest.mark.parametrize(
     "options", [{"shuffle": "data"}, {"shuffle": "batches", "max_length": 9}, {"data_threads": 1}]
 )
+@pytest.mark.sampled(every=4)
 def test_batches_are_those_of_one_process(
     count: int, options: dict[str, Any], vocab: Vocab, corpora: Any
 ) -> None:

@@ -53,6 +53,7 @@ def test_finite_updates_go_on_and_skipped_ones_are_not_looked_at() -> None:
         assert found is not None and not found.gradients
 
 
+@pytest.mark.thorough
 def test_a_gradient_alone_is_enough() -> None:
     learner = learner_of({})
     params = learner.state().params

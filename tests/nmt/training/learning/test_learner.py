@@ -281,6 +281,7 @@ def test_resets_and_smoothed_parameters(model: Model) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.sampled("bfloat16")
 def test_16_bits_compute_what_32_bits_do(model: Model, precision: str) -> None:
     expected = learner_of(model, **HALF).update([ALL], learn_rate=0.01, number=1)
     learner = learner_of(model, precision=(precision, "float32"), **HALF)
@@ -303,6 +304,7 @@ def test_what_overflows_is_skipped(model: Model) -> None:
     assert_same(after.params, before.params)
 
 
+@pytest.mark.thorough
 def test_fixed_embeddings_stay() -> None:
     model = small("s2s", tied_embeddings=True)
     fixed = {"embedding_fix_src": True, "embedding_fix_trg": True}

@@ -73,7 +73,7 @@ def gradient(objective: Objective, given: dict[str, Any], groups: int = 1) -> tu
 
 
 @pytest.mark.parametrize(("name", "groups"), [("transformer", 1), *((name, 2) for name in MODELS)])
-@pytest.mark.sampled("transformer-1", "average attention-2")
+@pytest.mark.sampled("transformer-1")
 def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: int) -> None:
     model = model_of(name)
     trained = Model(model.options, model.params, DROPOUTS)
@@ -97,7 +97,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("name", "groups"), [("s2s", 1), *((name, 2) for name in RECURRENT)])
-@pytest.mark.sampled("s2s-1")
+@pytest.mark.thorough
 def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int) -> None:
     model = model_of(name)
     objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(0.1))

@@ -83,7 +83,7 @@ def log_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.sampled("right-left.tsv", "words.cut")
+@pytest.mark.sampled("words.cut")
 def test_values_are_marians(name: str) -> None:
     model, vocabs, options = RUNS[name]
     values, state = run(model, vocabs, valid_metrics=ALL, **options)
