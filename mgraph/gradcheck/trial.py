@@ -197,10 +197,11 @@ class Trial:
 
     def same_program(self, rule: Rule) -> bool:
         """Whether a rule gives the program that the operator's own rule gives."""
-        return self._program(rule) == self._own_program
+        return self._program(rule) == self.own_program
 
     @cached_property
-    def _own_program(self) -> str:
+    def own_program(self) -> str:
+        """The program that computes the gradients by the operator's own rule."""
         return self._program(self._own)
 
     def _program(self, rule: Rule) -> str:

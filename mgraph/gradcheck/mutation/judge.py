@@ -14,7 +14,7 @@ from ...cases import Convention
 from ...errors import ArgumentError, GraphError
 from ...node import NaryNodeOp
 from ..conventions import keeps, trial_of
-from ..report import largest
+from ..report import largest, problem_of
 from ..trial import Gradients, Rule, Trial, elsewhere
 from ..witnesses.problem import Problem
 from .declared import declared_for, unreached
@@ -71,6 +71,10 @@ class Judge:
                 raise ArgumentError(f"{case}: NaN or infinity in the value at the inputs of this case")
             if objections:
                 raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
+            try:
+                _ = trial.own_program
+            except Exception as e:
+                raise ArgumentError(f"{case}: {problem_of(e)}") from e
             if _difference(trial.own_gradients, trial.gradients(again)) != 0:
                 repeats = _difference(trial.own_gradients, trial.gradients(self._own)) == 0
                 raise ArgumentError(f"{case}: backward_ops {_SOURCE_CHANGED if repeats else _NOT_REPEATABLE}")

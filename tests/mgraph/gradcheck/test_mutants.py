@@ -213,9 +213,10 @@ def test_a_rule_that_is_wrong_is_not_mutated() -> None:
 
 
 def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -> None:
-    text = "from mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n"
+    text = "import numpy as np\nfrom mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n"
     for name, takes, gives in (
         ("One", "adj, val, x", "(2 * adj * x,)"),
+        ("Numbers", "adj, val, x", "(adj * np.multiply(2, x),)"),
         ("None", "adj, val, x", "None"),
         ("Two", "adj, x", "(2 * adj * x,)"),
     ):
@@ -225,9 +226,10 @@ def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -
         text += "    def forward_ops(self, x): return x * x\n"
         text += f"    def backward_ops(self, {takes}): return {gives}\n"
     (tmp_path / "odd_ops.py").write_text(text)
-    none, one, two = check_mutants(module=str(tmp_path / "odd_ops.py")).rows
+    none, numbers, one, two = check_mutants(module=str(tmp_path / "odd_ops.py")).rows
     assert one.verdicts and not one.problem
     assert none.problem.endswith("expected a tuple of gradients, one per child, got None of type NoneType")
+    assert not numbers.verdicts and "NumbersOp.backward_ops asks for numbers" in numbers.problem
     assert two.problem.endswith("expected backward_ops(self, adj, val, x), got backward_ops(self, adj, x)")
 
 
