@@ -14,6 +14,8 @@ import mgraph
 from tests.helpers.tiers import QUICK, beyond_samples
 
 os.environ["MGRAPH_COMPILATION_CACHE"] = "none"  # tests leave nothing outside their folders
+QUICKLY = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+"""What tells the processes that a test starts to compile as it does itself."""
 
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")
@@ -46,7 +48,9 @@ def _quick_compilation(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
+    os.environ[QUICKLY] = "1"
     yield
+    del os.environ[QUICKLY]
     jax.config.update("jax_disable_most_optimizations", before)
 
 

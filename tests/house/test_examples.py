@@ -16,6 +16,8 @@ import pytest
 
 from tests.helpers.places import ROOT
 
+pytestmark = pytest.mark.optimized  # as users run them
+
 SLOW = "08_bridges 09_train_numbers 10_own_loop 11_digits 12_characters 13_rest_server".split()
 SLOWER = ["14_distill_numbers", "15_readme_pictures"]
 MARKS = dict.fromkeys(SLOW, pytest.mark.slow) | dict.fromkeys(SLOWER, pytest.mark.thorough)
