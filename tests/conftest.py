@@ -50,7 +50,7 @@ def _quick_compilation(request: pytest.FixtureRequest) -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     os.environ[QUICKLY] = "1"
     yield
-    del os.environ[QUICKLY]
+    os.environ.pop(QUICKLY, None)
     jax.config.update("jax_disable_most_optimizations", before)
 
 
