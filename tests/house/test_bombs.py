@@ -272,7 +272,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-@pytest.mark.sampled(every=4)
 def test_bombs_are_refused(name: str, outcomes: dict[str, Outcome]) -> None:
     if name.endswith("ONNX"):
         pytest.importorskip("onnx")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,14 @@ import pytest
 from nmt.models.parameters import parameters
 from nmt.training.learning.division import divided_axes
 from tests.helpers import divisions
-from tests.nmt.training.test_parallel import CLOSE, ENVIRONMENT
+from tests.nmt.training.test_parallel import CLOSE, ON_CPUS
 
 
 @functools.cache
 def found(*model_and_place: str) -> dict:
     """What ``tests.helpers.divisions`` says of this model there, or of a training by several divisions."""
     script = [sys.executable, str(Path(divisions.__file__)), *model_and_place]
-    said = subprocess.run(script, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE)
+    said = subprocess.run(script, env=os.environ | ON_CPUS, check=True, stdout=subprocess.PIPE)
     return json.loads(said.stdout)
 
 

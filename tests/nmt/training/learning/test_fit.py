@@ -12,8 +12,6 @@ from mgraph import ArgumentError
 from nmt.training.learning.fit import MIB, Fit
 from tests.helpers.fresh import python
 
-QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-
 
 class Planned:
     """Memory as programs need it: for gradients of parameters or for values at all positions, whichever is
@@ -119,7 +117,7 @@ assert fitting(learner, replace(asked, mini_batch_fit=False)) is None
 
 @pytest.mark.slow
 def test_compiled_programs_take_no_more_than_the_workspace() -> None:
-    found = json.loads(python(REAL, XLA_FLAGS=QUICK))
+    found = json.loads(python(REAL))
     (short, small), (long, large) = found["8"], found["16"]
     assert short > 1.5 * long > 15 and short % 2 == long % 2 == 0
     assert all(0.8 * 4 * MIB < needed <= 4 * MIB for needed in (small, large))
