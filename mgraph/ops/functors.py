@@ -8,10 +8,11 @@ from typing import Any
 import jax
 from jax import Array
 
+from ..arrays import described, whole
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..operators import takes
+from ..operators import signature_for, signature_of, takes
 from ..places import here
 from ..shape import Shape, Sizes, as_shape
 from ..specs import Specs, spec_of
@@ -23,13 +24,26 @@ Backward = Callable[..., Any]
 
 
 class Functors:
-    """A user's forward and backward function as a field; equal if the functions, or their ``hash``, are."""
+    """A user's forward and backward function as a field; equal if the functions, or their ``hash``, are.
+
+    op, count: of the operator that calls them, its name and how many children it has. ``ArgumentError`` for
+    what is no function, for a backward one that cannot be called with the children, and for a ``hash`` that
+    is no whole number.
+    """
 
     __slots__ = ("_key", "backward", "forward")
 
-    def __init__(self, forward: Forward, backward: Backward | None, hash_: int) -> None:
+    def __init__(self, op: str, count: int, forward: Forward, backward: Backward | None, hash_: int) -> None:
+        if not callable(forward):
+            raise ArgumentError(f"{op} expects a function, got {described(forward)}{here()}")
+        if backward is not None:
+            if not callable(backward):
+                raise ArgumentError(f"{op}: backward must be a function, got {described(backward)}{here()}")
+            if not takes(backward, 2 + count):
+                called = signature_for("backward(adj, val", count)
+                raise ArgumentError(f"{op} calls {called}, got {signature_of('backward', backward)}{here()}")
         self.forward, self.backward = forward, backward
-        self._key: Hashable = hash_ or (forward, backward)
+        self._key: Hashable = whole(op, "hash", hash_) or (forward, backward)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Functors) and self._key == other._key
@@ -112,20 +126,17 @@ def lambda_node(
     ``None`` for none, as ``backward_ops`` does. Two nodes are merged if they have the same children and the
     same functions. New function objects compile again, unless a ``hash`` other than 0 identifies what they
     compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` gives another shape or type,
-    ``ArgumentError`` if one of the functions is not callable.
+    ``ArgumentError`` if one of the functions is not callable, or ``backward`` not with these arguments.
 
     Shape: as declared. Gradient: by ``backward``; without one none, the node is not trainable.
     Differs: Marian passes nodes to the functions, which write into them; here they take and return arrays.
     Source: Marian, ``lambda``.
     """
-    for name, function in (("forward", forward), ("backward", backward)):
-        if not (callable(function) or (function is None and name == "backward")):
-            raise ArgumentError(f"lambda_node: {name} must be a function, got {function!r}")
     if isinstance(nodes, Node):
         raise ArgumentError("lambda_node expects a sequence of nodes: [x], not x")
     cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
-    functors = Functors(forward, backward, hash)
     children = [node("lambda_node", n) for n in nodes]
+    functors = Functors("lambda_node", len(children), forward, backward, hash)
     return cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
 
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
-from ..errors import ArgumentError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from .functors import Functors
 from .operands import Gradients, axis_in, node, refusal
@@ -49,12 +48,13 @@ def map(
     ``f`` takes and gives numbers and is written in JAX; XLA compiles it into the loop of its neighbours.
     ``backward(adj, val, a, b, ...)`` gives one gradient per node; without it JAX differentiates ``f``. Two
     nodes are merged if their functions or ``hash`` are equal, as for ``lambda_node``. ``ArgumentError`` if
-    ``f`` is not callable.
+    ``f`` is not callable, or ``backward`` not with these arguments.
 
     Shape: broadcast of all. Gradient: by ``backward`` or JAX's own of ``f``. Source: Alea TK; no twin in
     Marian.
     """
-    return MapNodeOp(*[node("map", n) for n in nodes], functors=_functors("map", f, backward, hash))
+    functors = Functors("map", len(nodes), f, backward, hash)
+    return MapNodeOp(*[node("map", n) for n in nodes], functors=functors)
 
 
 def _softened(x: Node) -> Node:
@@ -96,12 +96,5 @@ def reduce(f: Callable[[Any, Any], Any], x: Node, axis: int = 0, *, hash: int = 
     axis = axis_in("reduce", x, axis)
     if x.shape[axis] == 0:
         raise refusal("reduce", f"axis {axis} has no elements to combine", x)
-    functors = _functors("reduce", f, None, hash)
+    functors = Functors("reduce", 1, f, None, hash)
     return x if x.shape[axis] == 1 else ReduceByNodeOp(x, functors=functors, axis=axis)
-
-
-def _functors(op: str, f: Any, backward: Any, hash_: int) -> Functors:
-    for function in (f, *([] if backward is None else [backward])):
-        if not callable(function):
-            raise ArgumentError(f"{op} expects a function of numbers, got {function!r}")
-    return Functors(f, backward, hash_)

@@ -24,6 +24,7 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.extend.core import get_opaque_trace_state
 
+from ..arrays import whole
 from ..device import check_process, platform_of
 from ..errors import ArgumentError, GraphError
 from ..places import here
@@ -479,7 +480,9 @@ def clear_programs() -> None:
 
 
 def set_program_capacity(programs: int) -> None:
-    """Hold at most this many compiled programs (512 at first); ``ArgumentError`` for a negative number."""
-    if programs < 0:
-        raise ArgumentError(f"expected a number of programs of at least 0, got {programs}")
-    PROGRAMS.resize(programs)
+    """Hold at most this many compiled programs (512 at first); ``ArgumentError`` for a negative number, and
+    for what is no whole number."""
+    count = whole("set_program_capacity", "programs", programs)
+    if count < 0:
+        raise ArgumentError(f"expected a number of programs of at least 0, got {count}")
+    PROGRAMS.resize(count)

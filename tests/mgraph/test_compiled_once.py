@@ -102,6 +102,8 @@ def test_programs_keep_to_the_precision_and_the_device_that_jax_is_set_to(graph:
         assert programs_compiled() == 1
 
 
-def test_the_cache_has_no_negative_capacity() -> None:
+def test_the_cache_has_a_capacity_in_whole_programs() -> None:
     with pytest.raises(ArgumentError, match="at least 0, got -1"):
         mgraph.set_program_capacity(-1)
+    with pytest.raises(ArgumentError, match="programs must be a whole number, got '3'"):
+        mgraph.set_program_capacity("3")

@@ -74,6 +74,24 @@ def test_a_lambda_must_keep_its_word(graph: ExpressionGraph) -> None:
         mgraph.lambda_node([2], (1, 2), "float32", jnp.sin)
 
 
+def test_functions_that_cannot_be_called_are_told_where_the_node_is_made(graph: ExpressionGraph) -> None:
+    a = param(graph, [[1.0, 2.0]])
+    for call, problem in (
+        (
+            lambda: mgraph.lambda_node([a], (1, 2), "float32", jnp.sin, lambda adj, x: (adj,)),
+            r"lambda_node calls backward\(adj, val, x\), got backward\(adj, x\)",
+        ),
+        (
+            lambda: mgraph.map(jnp.add, a, a, backward=lambda adj, val, x: (adj, adj)),
+            r"map calls backward\(adj, val, x, y\), got backward\(adj, val, x\)",
+        ),
+        (lambda: mgraph.map(jnp.sin, a, hash="a"), "map: hash must be a whole number, got 'a'"),
+        (lambda: mgraph.reduce(3, a), "reduce expects a function, got 3"),
+    ):
+        with pytest.raises(ArgumentError, match=f"^{problem}(.|\n)*at .*test_functors"):
+            call()
+
+
 # ---------------------------------------------------------------- callback
 
 
