@@ -32,7 +32,7 @@ THREADS_VARIABLES = ("PJRT_NPROC", "NPROC")
 VISIBLE_GPUS = ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
 GIVEN_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # Of glibc's malloc.h.
-_ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
+_MMAP_MAX, _TRIM_THRESHOLD = -4, -1
 _NEVER = -1
 LAST_WORDS = 1.0
 """Seconds in which processes that end together tell their errors."""
@@ -76,10 +76,14 @@ def start_all(
         GPU with this number instead of the first, unless the launcher gave it only one.
     Returns the devices of all processes. Raises DeviceError if the devices do not exist, or if JAX already
     runs on others or in the parent of this forked process.
+
+    If JAX does not run yet, programs on the CPU then run in the thread that calls them, in the whole process
+    (``jax_cpu_enable_async_dispatch``); see ``keep_freed_memory``.
     """
     check_process()
     if not started():
         keep_freed_memory()
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     if cpu_threads or cpu_devices:
         return _start_cpu(cpu_threads, cpu_devices)
     return _start_any(_gpu_numbers(devices), 0 if _has_own_gpu() else local_index or 0)
@@ -200,14 +204,17 @@ def keep_freed_memory() -> bool:
     On the CPU XLA allocates a program's memory at every call. glibc maps and unmaps such large blocks each
     time, and the kernel zeroes every new page: a fifth of the time of a training step.
 
-    So all threads use one arena, because only the first can grow without mapping; nothing is mapped, and what
-    is free at its end is kept. Call it before threads that allocate start. The process then holds what it
-    has used until ``release_freed_memory``, and may need more: small blocks settle where large ones were.
+    So nothing is mapped, and what is free at the end of an arena is kept. Only that of the main thread can
+    grow without mapping: ``start_all`` lets the CPU run programs in the thread that calls them, which is the
+    main one in training, and not in threads of XLA. Those that compile keep arenas of their own. In a common
+    one they wait for each other: programs took 1.4 times as long to trace and compile. The process then
+    holds what it has used until ``release_freed_memory``, and may need more: small blocks settle where large
+    ones were.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER))
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER))
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 

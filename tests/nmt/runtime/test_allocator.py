@@ -38,3 +38,21 @@ def test_freed_memory_is_used_again() -> None:
     assert kept == "True"
     assert int(second) < int(first) / 10
     assert int(released) > int(first) / 2
+
+
+def test_the_cpu_computes_in_the_thread_that_asks() -> None:
+    # Only the main thread's memory can be kept.
+    assert python(
+        """
+import jax
+import jax.numpy as jnp
+from nmt.runtime import devices
+
+devices.start(cpu_threads=1)
+slow = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, x: x @ x / 600, x))
+x = jnp.ones((600, 600))
+slow.lower(x).compile()
+print(slow(x).is_ready())
+""",
+        JAX_PLATFORMS="cpu",
+    ).split() == ["True"]
