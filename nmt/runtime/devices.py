@@ -83,6 +83,8 @@ def start_all(
     check_process()
     if not started():
         keep_freed_memory()
+        # Of several processes two programs that run at once could also exchange in another order here than
+        # there.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if cpu_threads or cpu_devices:
         return _start_cpu(cpu_threads, cpu_devices)
@@ -145,8 +147,6 @@ class _Joining(threading.Thread):
 
     def run(self) -> None:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # Two programs that run at once on CPUs may exchange in another order here than there.
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
         jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
         try:
             jax.distributed.initialize(

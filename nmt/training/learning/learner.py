@@ -103,7 +103,7 @@ class Learner:
         """Update the parameters by the gradient of the summed loss of ``batches``.
 
         number: of the update, from 1. gradient_norms: average and variance of the reported norms so far, or
-        of their logarithms, if ``needs_gradient_norms``. Returns without waiting for the device.
+        of their logarithms, if ``needs_gradient_norms``. Returns without waiting for a GPU.
         """
         words = sum(batch.words for batch in batches)
         divisor = self.normalization.count(words)
