@@ -6,13 +6,16 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs, require_distinct, write
 from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import DECODE, DecodeOptions, require_files, require_readable, require_writable
-from nmt.text.lines import open_input, open_output
+from nmt.settings.config import read_command_line
+from nmt.settings.sections import BatchOptions
+from nmt.text.lines import is_file, open_input, open_output
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ def run(options: DecodeOptions, argv: Sequence[str]) -> None:
 
         check_decoding(options)
         began, programs = time.perf_counter(), compile_stats()
+        options = _reading_ahead(options, argv)
         if options.shares:
             SharedWork(DECODE, options, options.input).do(lambda: _translating(options))
         else:
@@ -47,6 +51,23 @@ def _check(options: DecodeOptions) -> None:
     require_readable("--input", options.input)
     require_writable("--output", options.output)
     check_sharing("--input", options.input, options)
+
+
+def _reading_ahead(options: DecodeOptions, argv: Sequence[str]) -> DecodeOptions:
+    """The options, with files read as far ahead as other commands read them.
+
+    Marian's default is a line at a time, and its ``decoder.yml`` says so, too, but lines that are searched
+    together take a fraction of the time and translate alike. Not for pipes, which are to be answered line by
+    line, nor if the command line says how far.
+    """
+    said = read_command_line(DECODE, argv)[0]
+    alone = options.mini_batch * options.maxi_batch == 1 and not {"mini-batch", "maxi-batch"} & said.keys()
+    if not alone or not all(map(is_file, options.input)):
+        return options
+    ahead = replace(options, mini_batch=BatchOptions.mini_batch, maxi_batch=BatchOptions.maxi_batch)
+    lines = ahead.mini_batch * ahead.maxi_batch
+    logger.info("[search] Reading files %d lines ahead; --mini-batch 1 translates line by line", lines)
+    return ahead
 
 
 def _translating(options: DecodeOptions) -> Work:

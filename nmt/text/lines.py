@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,6 +75,17 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
 def is_stream(path: str) -> bool:
     """Whether ``path`` is standard input or a pipe, which can be read only once."""
     return path in STANDARD_INPUT or is_special(path)
+
+
+def is_file(path: str) -> bool:
+    """Whether ``path`` is a file, or standard input comes from one: then all lines are there, and nobody
+    waits for the answer to one before writing the next."""
+    if path not in STANDARD_INPUT:
+        return os.path.isfile(path)
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (AttributeError, OSError, ValueError):  # it is closed, or no stream of the system
+        return False
 
 
 @contextmanager

@@ -330,6 +330,32 @@ def test_programs_are_named_for_people(mgraph) -> None:
     assert "LaneShape(" not in said
 
 
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        ([], 1),
+        (["-c", "decoder.yml"], 1),
+        (["--mini-batch", "1"], 3),
+        (["--maxi-batch", "2", "-c", "decoder.yml"], 2),
+        (["-c", "twos.yml"], 2),
+        (["-i", "stdin"], 3),
+    ],
+)
+def test_files_are_read_ahead_unless_the_command_line_says_how_far(
+    mgraph, tmp_path, monkeypatch, words, calls
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("six\nseven\neight\n")
+    Path("decoder.yml").write_text("mini-batch: 1\nmaxi-batch: 1\n")
+    Path("twos.yml").write_text("mini-batch: 2\nmaxi-batch: 1\n")
+    source = [] if "-i" in words else ["-i", "text"]
+    debug = "--log-level", "debug"
+    result = mgraph("decode", *SMALL, *source, *words, *debug, stdin=Path("text").read_bytes())
+    assert result.out == b"sechs\nsieben\nacht\n"
+    assert result.err.count(" steps of rows") == calls
+    assert ("Reading files 6400 lines ahead" in result.err) == (calls == 1)
+
+
 def test_no_lines_in_no_lines_out(mgraph, tmp_path) -> None:
     (tmp_path / "empty").touch()
     assert mgraph("decode", *SMALL, "-i", str(tmp_path / "empty"), "--quiet") == Result(0, b"", "")

@@ -32,7 +32,7 @@ from nmt.training.update import LearnerState, Tensors, UpdateResult
 Specified = tuple[Compiled, tuple[Any, ...]]
 """A program, and its arguments or their shapes, types and shardings."""
 
-WORK = {"cpu": 5e11}
+WORK = {"cpu": 3.5e11}
 """Floating point operations of training while one program compiles, about."""
 WORK_OF_GPU = 1e16
 """On an H200 with 16 cores one of a transformer compiles in a minute, in which it trains by 1.8e16."""

@@ -18,6 +18,7 @@ from nmt.text.lines import (
     as_bytes,
     changes,
     from_text,
+    is_file,
     is_utf8,
     open_input,
     open_output,
@@ -188,3 +189,20 @@ def test_any_name_is_written_and_read_again() -> None:
 def test_what_is_no_list_of_files(text: str) -> None:
     with pytest.raises(ValueError):
         from_text(text)
+
+
+def test_a_file_is_there_whole_and_a_pipe_is_not(tmp_path, monkeypatch) -> None:
+    path, pipe = tmp_path / "text", tmp_path / "pipe"
+    path.write_text("six\n")
+    os.mkfifo(pipe)
+    assert is_file(str(path)) and not is_file(str(pipe)) and not is_file(str(tmp_path / "none"))
+    reading, writing = os.pipe()
+    with open(path) as redirected, open(reading) as piped, open(writing, "w"):
+        for stream, known in [
+            (redirected, True),
+            (piped, False),
+            (io.StringIO("six\n"), False),
+            (None, False),
+        ]:
+            monkeypatch.setattr("sys.stdin", stream)
+            assert is_file("stdin") is is_file("-") is known
