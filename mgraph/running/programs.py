@@ -120,6 +120,23 @@ class _Thread(threading.local):
 
 _THREAD = _Thread()
 _NOT_TRACED = get_opaque_trace_state()
+_TRACING = threading.RLock()
+_TURN_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def _turn_to_trace() -> Iterator[None]:
+    """Let one thread trace at a time. Python would run several in turns, so that all would be done late; but
+    while one traces, XLA compiles what others have traced.
+
+    Nobody waits longer than a minute: what is traced may run a program that another thread has begun.
+    """
+    taken = _TRACING.acquire(timeout=_TURN_SECONDS)
+    try:
+        yield
+    finally:
+        if taken:
+            _TRACING.release()
 
 
 def _note(event: str, duration_secs: float, **_: Any) -> None:
@@ -252,36 +269,47 @@ class Program:
                 raise
             raise failure from None
 
-    def prepare(self, function: Callable[..., Any], *args: Any) -> bool:
-        """Compile ``function`` for such arguments, unless that was done before; whether it was not."""
-        return self._jitted is None and self._prepare(function, args)
+    def prepare(self, function: Callable[..., Any], *args: Any, wait: bool = True) -> bool:
+        """Compile ``function`` for such arguments, unless that was done before; whether it was not.
+
+        wait: for another thread that compiles it; else such a program is left to that thread.
+        """
+        return self._jitted is None and self._prepare(function, args, wait)
 
     def compiled(self, function: Callable[..., Any], *args: Any) -> Any:
         """What XLA has made of ``function`` for such arguments, for analyses; nothing is run."""
         self.prepare(function, *args)
         return self._counted(lambda *args: self._jitted.lower(*args).compile(), function, args)
 
-    def _prepare(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Compile for the first time; false if another thread has done it meanwhile."""
-        with self._preparing:
+    def _prepare(self, function: Callable[..., Any], args: tuple[Any, ...], wait: bool) -> bool:
+        """Compile for the first time; false if another thread has done it meanwhile, or does it."""
+        if not self._preparing.acquire(blocking=wait):
+            return False
+        try:
             if self._jitted is not None:
                 return False
             self._tally.begins()
-            before, start, traced = _THREAD.compilations, time.perf_counter(), 0.0
+            before, start = _THREAD.compilations, time.perf_counter()
+            waited = traced = 0.0
 
             def compile(options: Options) -> Any:
-                nonlocal traced
-                began = time.perf_counter()
-                jitted = self._jit(options)
-                lowered = self._within(jitted.lower, function, args)
+                nonlocal waited, traced
+                jitted, asked = self._jit(options), time.perf_counter()
+                with _turn_to_trace():
+                    began = time.perf_counter()
+                    lowered = self._within(jitted.lower, function, args)
+                waited += began - asked
                 traced += time.perf_counter() - began
                 self._within(lowered.compile, function, ())
                 return jitted
 
             self._jitted = as_wished(platform_of(self._device), compile)
             read = _THREAD.compilations.reads > before.reads
-            self._tally.missed(self.label, traced, time.perf_counter() - start - traced, read)
+            compiled = time.perf_counter() - start - waited - traced
+            self._tally.missed(self.label, traced, compiled, read)
             return True
+        finally:
+            self._preparing.release()
 
     def _jit(self, options: Options) -> Any:
         def traced(*args: Any) -> Any:
@@ -423,9 +451,10 @@ class Compiled(NamedTuple):
             raise ArgumentError(f"{self.plan} does not know its inputs")
         return found
 
-    def prepare(self, *args: Any) -> bool:
-        """Compile for such arguments, unless that was done before; whether it was not."""
-        return self.program.prepare(self.plan, *args)
+    def prepare(self, *args: Any, wait: bool = True) -> bool:
+        """Compile for such arguments, unless that was done before; whether it was not. wait: for another
+        thread that compiles it; else such a program is left to that thread."""
+        return self.program.prepare(self.plan, *args, wait=wait)
 
     def drop(self) -> None:
         """Forget the program, which takes some ten megabytes; it is compiled anew when needed."""

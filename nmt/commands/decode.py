@@ -61,13 +61,16 @@ def _reading_ahead(options: DecodeOptions, argv: Sequence[str]) -> DecodeOptions
     line, nor if the command line says how far.
     """
     said = read_command_line(DECODE, argv)[0]
-    alone = options.mini_batch * options.maxi_batch == 1 and not {"mini-batch", "maxi-batch"} & said.keys()
-    if not alone or not all(map(is_file, options.input)):
+    if options.mini_batch * options.maxi_batch > 1 or {"mini-batch", "maxi-batch"} & said.keys():
         return options
     ahead = replace(options, mini_batch=BatchOptions.mini_batch, maxi_batch=BatchOptions.maxi_batch)
-    lines = ahead.mini_batch * ahead.maxi_batch
-    logger.info("[search] Reading files %d lines ahead; --mini-batch 1 translates line by line", lines)
-    return ahead
+    if all(map(is_file, options.input)):
+        lines = ahead.mini_batch * ahead.maxi_batch
+        logger.info("[search] Reading files %d lines ahead; --mini-batch 1 translates line by line", lines)
+        return ahead
+    batching = f"--mini-batch {ahead.mini_batch} --maxi-batch {ahead.maxi_batch}"
+    logger.info("[search] Answering each line as it comes; %s takes less time for many lines", batching)
+    return options
 
 
 def _translating(options: DecodeOptions) -> Work:

@@ -354,6 +354,7 @@ def test_files_are_read_ahead_unless_the_command_line_says_how_far(
     assert result.out == b"sechs\nsieben\nacht\n"
     assert result.err.count(" steps of rows") == calls
     assert ("Reading files 6400 lines ahead" in result.err) == (calls == 1)
+    assert ("each line as it comes; --mini-batch 64 --maxi-batch 100" in result.err) == ("-i" in words)
 
 
 def test_no_lines_in_no_lines_out(mgraph, tmp_path) -> None:

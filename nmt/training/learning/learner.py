@@ -135,11 +135,11 @@ class Learner:
         )
 
     def prepare(self, batches: Sequence[Batch]) -> None:
-        """Compile the programs of an update by batches of these shapes, unless that was done before; other
-        threads may update meanwhile, and wait for a program that they need."""
+        """Compile the programs of an update by batches of these shapes, unless that was done before or
+        another thread does it; other threads may update meanwhile, and wait for a program that they need."""
         programs = [self._gradient_of(batch, i, len(batches)) for i, batch in enumerate(batches)]
         programs.append(self._update_after(len(batches)))
-        prepared = [program.prepare(*args) for program, args in programs]
+        prepared = [program.prepare(*args, wait=False) for program, args in programs]
         if any(prepared):
             release_freed_memory()
 

@@ -18,6 +18,7 @@ from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from mgraph import OutOfMemoryError, Plan, compile_stats, compiled
+from mgraph.running import programs
 from mgraph.running.programs import ProgramCache
 from tests.helpers.fresh import python
 
@@ -59,20 +60,21 @@ def test_what_two_threads_want_is_compiled_once() -> None:
     assert (cache.stats().misses, cache.stats().hits) == (1, 1)
 
 
-def test_two_programs_are_compiled_at_once() -> None:
-    """Each waits, while it is traced, until the other is traced as well."""
+def test_two_programs_are_compiled_at_once(monkeypatch) -> None:
+    """XLA begins each, and waits until it has begun the other as well."""
     cache, both = ProgramCache(4), threading.Barrier(2)
 
-    def plus(number: int) -> Any:
-        def function(x: Any) -> Any:
+    class Lowered:
+        def compile(self) -> None:
             both.wait(SECONDS)
-            return x + number
 
-        return cache.get(number, "plus").run(function, X)
+    class Jitted:
+        def lower(self, *args: Any) -> Lowered:
+            return Lowered()
 
+    monkeypatch.setattr(programs.Program, "_jit", lambda program, options: Jitted())
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(plus, (1, 2)))
-    np.testing.assert_array_equal(found, [X + 1, X + 2])
+        assert all(pool.map(lambda key: cache.get(key, "none").prepare(jnp.negative, X), "ab"))
 
 
 def test_a_program_that_fails_fails_for_all_and_is_tried_again() -> None:
@@ -114,6 +116,58 @@ def test_xlas_errors_are_told_from_those_of_functions() -> None:
 def test_memory_that_ends_while_a_program_runs_again_and_again() -> None:
     said = python(FULL, JAX_PLATFORMS="cpu")
     assert said == f"zeros: Out of memory allocating {4 << 24} bytes\n"
+
+
+def test_threads_trace_one_after_the_other() -> None:
+    cache, both, inside = ProgramCache(4), threading.Barrier(2), []
+
+    def negative(x: Any) -> Any:
+        inside.append(x)
+        threading.Event().wait(0.05)  # the other one would come in meanwhile
+        assert len(inside) == 1
+        inside.pop()
+        return -x
+
+    def ask(key: str) -> Any:
+        both.wait(SECONDS)
+        return cache.get(key, key).run(negative, X)
+
+    with ThreadPoolExecutor(2) as pool:
+        for value in pool.map(ask, ["a", "b"]):
+            np.testing.assert_array_equal(value, -X)
+
+
+def test_what_another_thread_has_begun_is_traced_while_it_is_waited_for(monkeypatch) -> None:
+    monkeypatch.setattr(programs, "_TURN_SECONDS", 0.1)
+    cache, traced = ProgramCache(4), threading.Event()
+    inner = cache.get("inner", "inner")
+
+    def negative(x: Any) -> Any:
+        traced.set()
+        return -x
+
+    def outer(x: Any) -> Any:
+        asked = pool.submit(inner.run, negative, X)
+        assert traced.wait(SECONDS)  # though this thread has the turn
+        return x * asked.result()
+
+    with ThreadPoolExecutor(1) as pool:
+        np.testing.assert_array_equal(cache.get("outer", "outer").run(outer, X), -X)
+
+
+def test_what_another_thread_compiles_need_not_be_waited_for() -> None:
+    program, begun, ended = ProgramCache(4).get("key", "key"), threading.Event(), threading.Event()
+
+    def negative(x: Any) -> Any:
+        begun.set()
+        assert ended.wait(SECONDS)
+        return -x
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(program.prepare, negative, X)
+        assert begun.wait(SECONDS) and not program.prepare(negative, X, wait=False)
+        ended.set()
+        assert other.result() and not program.prepare(negative, X)
 
 
 def test_a_program_that_was_dropped_is_compiled_again() -> None:
