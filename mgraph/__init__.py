@@ -168,9 +168,9 @@ from .ops.structure import stop_gradient as stop_gradient
 from .partial import PartialFunction as PartialFunction
 from .partial import PartialShape as PartialShape
 from .rules import derivative as derivative
+from .running.compilations import CompileStats as CompileStats
 from .running.profile import Profile as Profile
 from .running.programs import Compiled as Compiled
-from .running.programs import CompileStats as CompileStats
 from .running.programs import Plan as Plan
 from .running.programs import callers_settings as callers_settings
 from .running.programs import clear_programs as clear_programs

@@ -10,13 +10,12 @@ placement of arguments, and its settings, all but that of the random generator.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,10 +29,9 @@ from ..errors import ArgumentError, GraphError
 from ..places import here
 from ..platforms import Options, as_wished
 from . import stored
+from .compilations import CompileStats, Tally, compilations
 from .failures import failure_of
 from .memory import MemoryUse
-
-log = logging.getLogger("mgraph.programs")
 
 _SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_default_device": jax.default_device,
@@ -49,73 +47,10 @@ _SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
 types, which a program has or has not."""
 
 
-@dataclass(frozen=True)
-class CompileStats:
-    """What the cache of compiled programs has done in this process; all times in seconds."""
-
-    programs: int = 0
-    """Programs held now."""
-    capacity: int = 0
-    """Programs held at most; the least recently used one is dropped."""
-    hits: int = 0
-    """Runs for which nothing was compiled."""
-    misses: int = 0
-    """Compilations: of a new program, or of one that was held for another placement or setting of JAX."""
-    read: int = 0
-    """How many of these JAX had compiled before and read from its cache in a folder."""
-    evictions: int = 0
-    trace_seconds: float = 0.0
-    """Time spent in turning recorded structures into JAX programs."""
-    compile_seconds: float = 0.0
-    """Time spent in XLA."""
-
-    def __sub__(self, other: CompileStats) -> CompileStats:
-        """What happened since ``other`` was taken."""
-        added = [field.name for field in fields(self) if field.name not in ("programs", "capacity")]
-        return replace(self, **{name: getattr(self, name) - getattr(other, name) for name in added})
-
-
-class _Tally:
-    """The numbers of ``CompileStats``, added up by all threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._announced = False
-        self.counts: dict[str, Any] = defaultdict(int)
-
-    def begins(self) -> None:
-        """Say once, before the first program is compiled, why nothing seems to happen."""
-        with self._lock:
-            first, self._announced = not self._announced, True
-        if first:
-            log.info("[programs] Compiling the first program; each is named at level debug")
-
-    def add(self, name: str, number: float = 1) -> None:
-        with self._lock:
-            self.counts[name] += number
-
-    def missed(self, label: str, traced: float, compiled: float, read: bool) -> None:
-        how = "read from the cache" if read else "compiled"
-        log.debug("%s: traced in %.2f s, %s in %.2f s", label, traced, how, compiled)
-        self.add("misses")
-        self.add("read", read)
-        self.add("trace_seconds", traced)
-        self.add("compile_seconds", compiled)
-
-
-class _Compilations(NamedTuple):
-    """What JAX has compiled in a thread; another object after each compilation."""
-
-    reads: int = 0
-    """How many of the programs it read from its cache in a folder."""
-    seconds: float = 0.0
-
-
 class _Thread(threading.local):
-    """What a thread traces and has compiled."""
+    """What a thread traces."""
 
     function: Callable[..., Any] | None = None
-    compilations = _Compilations()
 
 
 _THREAD = _Thread()
@@ -137,22 +72,6 @@ def _turn_to_trace() -> Iterator[None]:
     finally:
         if taken:
             _TRACING.release()
-
-
-def _note(event: str, duration_secs: float, **_: Any) -> None:
-    if event.endswith("/backend_compile_duration"):
-        reads, seconds = _THREAD.compilations
-        _THREAD.compilations = _Compilations(reads, seconds + duration_secs)
-
-
-def _note_read(event: str, **_: Any) -> None:
-    if event == "/jax/compilation_cache/cache_hits":
-        reads, seconds = _THREAD.compilations
-        _THREAD.compilations = _Compilations(reads + 1, seconds)
-
-
-jax.monitoring.register_event_duration_secs_listener(_note)
-jax.monitoring.register_event_listener(_note_read)
 
 
 class PlanKey:
@@ -245,7 +164,7 @@ class Program:
     """
 
     def __init__(
-        self, label: str, device: jax.Device | None, wide: bool, donated: tuple[int, ...], tally: _Tally
+        self, label: str, device: jax.Device | None, wide: bool, donated: tuple[int, ...], tally: Tally
     ) -> None:
         self.label, self._device, self.wide, self._donated, self._tally = label, device, wide, donated, tally
         self._preparing = threading.RLock()
@@ -289,7 +208,7 @@ class Program:
             if self._jitted is not None:
                 return False
             self._tally.begins()
-            before, start = _THREAD.compilations, time.perf_counter()
+            before, start = compilations(), time.perf_counter()
             waited = traced = 0.0
 
             def compile(options: Options) -> Any:
@@ -304,7 +223,7 @@ class Program:
                 return jitted
 
             self._jitted = as_wished(platform_of(self._device), compile)
-            read = _THREAD.compilations.reads > before.reads
+            read = compilations().reads > before.reads
             compiled = time.perf_counter() - start - waited - traced
             self._tally.missed(self.label, traced, compiled, read)
             return True
@@ -321,9 +240,9 @@ class Program:
         return jax.jit(traced, donate_argnums=self._donated, compiler_options=options or None)
 
     def _counted(self, call: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        before, start = _THREAD.compilations, time.perf_counter()
+        before, start = compilations(), time.perf_counter()
         result = self._within(call, function, args)
-        after = _THREAD.compilations
+        after = compilations()
         if after is before:
             self._tally.add("hits")
         else:
@@ -372,7 +291,7 @@ class ProgramCache:
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
         self._lock = threading.Lock()
         self._capacity = capacity
-        self._tally = _Tally()
+        self._tally = Tally()
 
     def get(
         self,
