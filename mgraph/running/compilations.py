@@ -75,11 +75,11 @@ class Compilations(NamedTuple):
     seconds: float = 0.0
 
 
-class _Thread(threading.local):
+class _InThread(threading.local):
     compilations = Compilations()
 
 
-_THREAD = _Thread()
+_THREAD = _InThread()
 
 
 def compilations() -> Compilations:

@@ -56,7 +56,7 @@ def _check(options: DecodeOptions) -> None:
 def _reading_ahead(options: DecodeOptions, argv: Sequence[str]) -> DecodeOptions:
     """The options, with files read as far ahead as other commands read them.
 
-    Marian's default is a line at a time, and its ``decoder.yml`` says so, too, but lines that are searched
+    Marian's default is a line at a time, and ``decoder.yml`` may say so, too, but lines that are searched
     together take a fraction of the time and translate alike. Not for pipes, which are to be answered line by
     line, nor if the command line says how far.
     """
