@@ -97,8 +97,10 @@ GROUPS = (
     *(OPTIMIZERS, GRADIENTS, COSTS, SMOOTHING, BATCHES, DELAYS, ORDERS, LENGTHS, AVERAGES, RATES, REPORTS),
     *(WEIGHTS, VALIDATION),
 )
-# What Marian makes of these depends on the padding of the batch, or on chance.
-UNSOUND = re.compile(r"transformer-new|--enc-cell mgru|dropout|process(-emb|-top)? \w*r")
+# They amplify rounding: in one, clipping by 0.99966 instead of 1 changed a norm of Marian's own by 1 %.
+DEEP_LSTM = "(?=.*--layer-normalization)(?=.*--enc-cell lstm)(?=.*--enc-cell-depth [2-9])"
+# What Marian makes of the others depends on the padding of the batch, or on chance.
+UNSOUND = re.compile(rf"transformer-new|--enc-cell mgru|dropout|process(-emb|-top)? \w*r|{DEEP_LSTM}")
 
 
 def draw(count: int, seed: int) -> list[Row]:
@@ -121,7 +123,7 @@ def _row(generator: random.Random, name: str) -> Row:
 
 
 def _sound(generator: random.Random) -> str:
-    """An architecture without dropout, of which Marian's training does not depend on padding."""
+    """An architecture without dropout that Marian trains alike whatever the padding and the rounding."""
     while True:
         (drawn,) = draws.draw(1, generator.randrange(2**32))
         if not UNSOUND.search(drawn.options):
