@@ -114,8 +114,6 @@ def test_numbers_may_differ_a_little():
     assert compare_lines(LINES, LINES) == 0
     near = LINES[0].replace("2.50000000", "2.50010000").replace("0.1000", "0.1001")
     assert compare_lines(LINES, [near, LINES[1]]) == pytest.approx(4e-5)
-    norms = [[LINES[0].replace("0.1000", norm), LINES[1]] for norm in ("0.5907", "0.5909")]
-    assert compare_lines(*norms) == 0
 
 
 @pytest.mark.parametrize(
