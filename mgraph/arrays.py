@@ -42,6 +42,8 @@ def as_array(what: str, value: Any) -> np.ndarray:
     except jax.errors.TracerArrayConversionError:
         refuse_traced(what, next(v for v in jax.tree.leaves(value) if isinstance(v, jax.core.Tracer)))
         raise
+    except TypeError:  # as of a random key
+        raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}") from None
 
 
 def is_array(value: Any) -> bool:
@@ -64,7 +66,7 @@ def real(what: str, name: str, value: Any) -> float:
         if isinstance(value, str | bytes):
             raise TypeError
         return float(value)
-    except (TypeError, ValueError, GraphError):
+    except (TypeError, ValueError, OverflowError, GraphError):
         raise ArgumentError(f"{what}: {name} must be a number, got {described(value)}{here()}") from None
 
 

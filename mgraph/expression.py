@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,11 +61,21 @@ def item(x: Node, index: Any) -> Node:
         raise refusal("[]", f"too many indices {index!r}", x)
     for at in dots:
         parts[at : at + 1] = [slice(None)] * (len(x.shape) - len(parts) + 1)
+    with x.tape().all_or_nothing():
+        return _cut(x, parts)
+
+
+def _cut(x: Node, parts: Sequence[Any]) -> Node:
+    """``x[parts]`` with a part for each axis."""
     dropped = set()
     for axis, part in enumerate(parts):
         if isinstance(part, slice):
             begin, end, stride = part.start, part.stop, part.step
-            chosen = Slice(begin or 0, Slice.END if end is None else end, 1 if stride is None else stride)
+            chosen = Slice(
+                0 if begin is None else begin,
+                Slice.END if end is None else end,
+                1 if stride is None else stride,
+            )
             x = slice_along(x, axis, chosen)
             continue
         try:

@@ -289,6 +289,16 @@ class Parameters(Mapping[str, ParamNode]):
     def add(self, node: ParamNode) -> None:
         self._nodes[node.name] = node
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Parameters made within are gone if an error ends it."""
+        known = self._nodes.copy()
+        try:
+            yield
+        except BaseException:
+            self._nodes = known
+            raise
+
     def trainable(self) -> dict[str, ParamNode]:
         """The parameters that training changes."""
         return {name: node for name, node in self._nodes.items() if node.trainable}

@@ -174,12 +174,12 @@ def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
     line = deepest.ancestry()
     for child, tape in zip(children, tapes, strict=True):
         if tape not in line:
-            mixed = tape.graph is not deepest.graph
-            problem = (
-                "children belong to two different graphs"
-                if mixed
-                else "a node of a loop's body is used outside that body; return it from the body instead"
-            )
+            if tape.graph is not deepest.graph:
+                problem = "children belong to two different graphs"
+            elif tape.parent is None:
+                problem = "a node of the graph is used in a partial function; make it one of its arguments"
+            else:
+                problem = "a node of a loop's body is used outside that body; return it from the body instead"
             raise GraphError(
                 f"{cls.__name__} ({cls.type}): {problem}\n  children: {describe(children)}"
                 f"\n  {child.type} was made at {place(child.where)}{here()}"

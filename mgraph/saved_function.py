@@ -18,7 +18,7 @@ import jax.export
 import numpy as np
 
 from .draws import run_draws, run_key
-from .errors import ArgumentError, ModelFileError
+from .errors import ArgumentError, GraphError, ModelFileError
 from .files.items import SPECIAL, read_npz, write_npz
 from .files.json_text import read_json
 from .files.paths import path_text
@@ -111,6 +111,12 @@ class SavedFunction:
         self._order = _order_of(program)
         self.parameters = tuple(signature.parameters)
         """Names of the parameters."""
+
+    def __reduce__(self) -> Any:
+        # called by deepcopy and pickle
+        raise GraphError(
+            f"a function that was loaded cannot be pickled; mgraph.load_function(path) reads it again{here()}"
+        )
 
     @property
     def inputs(self) -> dict[str, Spec]:

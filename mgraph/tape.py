@@ -6,7 +6,8 @@ A tape holds nodes and, beside them, *rows*: their structure, from which program
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 import jax
@@ -128,6 +129,18 @@ class Tape(Generic[N]):
         if graph is None:
             raise GraphError("the graph of this node is gone; keep a reference to the ExpressionGraph")
         return graph
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Nodes made within are no tops of the graph if an error ends it: nobody has them."""
+        first = len(self.nodes)
+        try:
+            yield
+        except BaseException:
+            self.not_roots.update(range(first, len(self.nodes)))
+            for row in self.rows[first:]:  # asked for again, it is a new node, which may be a top
+                self.seen.pop(row, None)
+            raise
 
     def append_leaf(self, leaf: N, row: Row) -> None:
         """Record ``leaf`` as the next node."""

@@ -13,6 +13,7 @@ from jax.extend import core
 from jax.extend.core.primitives import broadcast_in_dim_p
 
 from .. import inits
+from ..arrays import refuse_traced
 from ..errors import ElementTypeError
 from ..graph import ExpressionGraph
 from ..node import Node
@@ -103,6 +104,9 @@ class Equation:
         operands = {atom: i for i, atom in atoms if not isinstance(atom, core.Literal)}
         children = [self.node(i) for i in operands.values()]
         call = Call(self.source, self.walk.wide_calls.of(self.source))
+        if not children:
+            with jax.enable_x64(any(aval.dtype.itemsize == 8 for aval in self.outs)):
+                return [self.walk.constant(np.asarray(value)) for value in call()]
         return apply_call(call, self.source, children, self._has_gradient(children))
 
     def _has_gradient(self, children: list[Node]) -> bool:
@@ -110,11 +114,13 @@ class Equation:
         return real and any(has_float(child.spec) for child in children)
 
     def where(self) -> str:
-        """The line of the user's function that this equation comes from."""
-        frames = getattr(getattr(self.source, "source_info", None), "traceback", None)
-        for frame in getattr(frames, "frames", ()):
-            if not frame.file_name.startswith((JAX_FOLDER, _ROOM)):
-                return f"{frame.file_name}:{frame.line_num}"
+        """The line of the user's function that this equation comes from, or the function within JAX that it
+        is in."""
+        for source in (self.source, *reversed(self.walk.around)):
+            frames = getattr(getattr(source, "source_info", None), "traceback", None)
+            for frame in getattr(frames, "frames", ()):
+                if not frame.file_name.startswith((JAX_FOLDER, _ROOM)):
+                    return f"{frame.file_name}:{frame.line_num}"
         return "an unknown line"
 
 
@@ -135,6 +141,8 @@ class Walk:
 
     def __init__(self, graph: ExpressionGraph, rules: Mapping[str, Rule], wide_calls: WideCalls) -> None:
         self.graph, self.rules, self.wide_calls = graph, rules, wide_calls
+        self.around: list[core.JaxprEqn] = []
+        """The equations that are being translated, each within the one before."""
         self._constants: dict[tuple[Any, ...], Node] = {}
 
     def constant(self, value: np.ndarray) -> Node:
@@ -148,6 +156,8 @@ class Walk:
     def run(self, jaxpr: core.Jaxpr, consts: Sequence[Any], values: Sequence[Any]) -> list[Value]:
         """The results of a function on values."""
         known: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
+        for held in consts:
+            refuse_traced("from_jax, of a function that closes over it,", held)
         known.update(zip(jaxpr.constvars, [np.asarray(c) for c in consts], strict=True))
 
         def read(atom: Any) -> Any:
@@ -177,7 +187,9 @@ class Walk:
             )
         for aval in equation.outs:
             _check_type(equation, aval)
+        self.around.append(equation.source)
         result = rule(equation)
+        self.around.pop()
         results = [result] if isinstance(result, Node | Spread) else result
         return [_fitted(v, tuple(aval.shape)) for v, aval in zip(results, equation.outs, strict=True)]
 

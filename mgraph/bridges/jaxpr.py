@@ -67,7 +67,8 @@ def translated(
     closed, shapes = traced(wide=False)
     wide_calls = WideCalls(closed, None if is_wide_trace else lambda: traced(wide=True)[0])
     walk, first = Walk(graph, rules, wide_calls), len(graph.tape.nodes)
-    results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
+    with graph.tape.all_or_nothing():
+        results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
     _hide_dead_ends(graph.tape, first, results)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 

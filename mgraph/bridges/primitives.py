@@ -123,7 +123,7 @@ def _unstack(equation: Equation) -> Result:
 def _tile(equation: Equation) -> Result:
     x = equation.node(0)
     for axis, count in enumerate(equation.params["reps"]):
-        x = repeat(x, int(count), axis)
+        x = repeat(x, int(count), axis) if count else _part(x, axis, 0, 0)
     return x
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arrays import text
+from ..arrays import refuse_traced, text
 from ..errors import ModelFileError
 from ..types import Type, as_type
 from .binary_items import FLOAT32, BinaryItems, read_bin, read_bin_integers, write_bin
@@ -67,7 +67,9 @@ def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = 
 def items_of(source: Source) -> dict[str, np.ndarray]:
     """The items of a model file, of the bytes of an ``.npz`` or a ``.bin``, or those that are given."""
     if isinstance(source, Mapping):
-        return {text("the name of an item", name): np.asarray(array) for name, array in source.items()}
+        for name, array in source.items():
+            refuse_traced(text("the name of an item", name), array)
+        return {name: np.asarray(array) for name, array in source.items()}
     if not isinstance(source, bytes | bytearray | memoryview):
         return read_items(source)
     data, name = bytes(source), f"a model of {len(source)} bytes"

@@ -17,7 +17,7 @@ from ..places import here
 from ..shape import Shape, Sizes, as_shape
 from ..specs import Specs, spec_of
 from ..types import Type, TypeName, as_type
-from .operands import Gradients, node
+from .operands import Gradients, node, nodes_in
 
 Forward = Callable[..., Any]
 Backward = Callable[..., Any]
@@ -135,7 +135,7 @@ def lambda_node(
     if isinstance(nodes, Node):
         raise ArgumentError("lambda_node expects a sequence of nodes: [x], not x")
     cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
-    children = [node("lambda_node", n) for n in nodes]
+    children = [node("lambda_node", n) for n in nodes_in("lambda_node", nodes)]
     functors = Functors("lambda_node", len(children), forward, backward, hash)
     return cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
 

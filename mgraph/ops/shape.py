@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 
 import jax
@@ -54,7 +55,10 @@ def reshape(x: Node, shape: Shape) -> Node:
 
 def _completed(x: Node, shape: Shape) -> Shape:
     """The shape with the size that follows in the place of a -1."""
-    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    try:
+        sizes = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError:
+        return shape  # as_shape says what is wrong
     if -1 not in sizes:
         return sizes
     rest = math.prod(n for n in sizes if n != -1)

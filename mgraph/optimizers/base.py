@@ -163,7 +163,10 @@ class Optimizer(ABC):
 
 def setting(name: str, value: Any, below: float = math.inf) -> float:
     """A number of an optimizer's; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
-    number = float(value) if hasattr(value, "__float__") else math.nan
+    try:
+        number = float(value) if hasattr(value, "__float__") else math.nan
+    except (TypeError, ValueError, OverflowError):  # as of an array, or of what JAX is tracing
+        number = math.nan
     if not 0 <= number < below:
         limit = "a finite number" if below == math.inf else f"less than {below:g}"
         raise ArgumentError(f"expected a {name} of at least 0 and {limit}, got {value!r}{here()}")

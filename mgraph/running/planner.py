@@ -237,7 +237,10 @@ def one_top(tape: Tape[Node]) -> int:
         raise GraphError(f"backward() needs a trainable top node, but {_why_none(tape)}")
     if len(tops) > 1:
         listed = "".join(f"\n  {_line(n)}" for n in tops)
-        raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
+        raise GraphError(
+            f"backward() needs one top node, there are {len(tops)}; remove_as_root(x) keeps x from being one:"
+            f"{listed}"
+        )
     if isinstance(tops[0].spec, tuple):
         raise GraphError(
             "the top node has several outputs; take one of them by mgraph.get(node, i): " + _line(tops[0])

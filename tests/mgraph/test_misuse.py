@@ -161,6 +161,7 @@ TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
     "inits.from_value takes": lambda g, v: g.constant((2,), inits.from_value(v[0])),
     "inits.from_lambda takes": lambda g, v: g.constant((2,), inits.from_lambda(lambda s, t: v)),
     "indices takes": lambda g, v: g.indices(v),
+    "w takes": lambda g, v: g.load({"w": v}),
 }
 
 
@@ -395,7 +396,8 @@ NO_INTS: dict[str, Callable[[ExpressionGraph, Any, Any], Any]] = {
 @pytest.mark.parametrize("what", NO_NUMBERS | NO_INTS)
 def test_what_is_no_number_is_named_with_its_argument(graph: ExpressionGraph, what: str) -> None:
     x = graph.param("x", (2, 2))
-    for wrong in ("1e-6", None, [1.0, 2.0], x, np.ones(3), *([] if what in NO_NUMBERS else [1.5])):
+    other = 10**400 if what in NO_NUMBERS else 1.5
+    for wrong in ("1e-6", None, [1.0, 2.0], x, np.ones(3), other):
         kind = "number" if what in NO_NUMBERS else "whole number"
         with pytest.raises(ArgumentError, match=f"^{what} must be a {kind}, got " + HERE):
             (NO_NUMBERS | NO_INTS)[what](graph, x, wrong)
@@ -409,6 +411,18 @@ def test_what_is_no_number_is_named_with_its_argument(graph: ExpressionGraph, wh
         (lambda x: mgraph.tanh(x, 1), "tanh: expected a list of nodes, got 1 of type int"),
         (lambda x: mgraph.transpose(x, 0), "transpose: axes must be whole numbers, got 0 of type int"),
         (lambda x: mgraph.shift(x, 1), "shift: offsets must be whole numbers, got 1 of type int"),
+        (
+            lambda x: mgraph.shift(x, np.array(1)),
+            "shift: offsets must be whole numbers, got an array of shape () and type int64",
+        ),
+        (
+            lambda x: mgraph.concatenate(np.array(1)),
+            "concatenate: expected a list of nodes, got an array of shape () and type int64",
+        ),
+        (
+            lambda x: mgraph.lambda_node(None, (2, 2), "float32", jnp.sin),
+            "lambda_node: expected a list of nodes, got None of type NoneType",
+        ),
         (
             lambda x: mgraph.scan(x, x, x),
             "scan: expected a function of a state and a slice, got ParamNode('x'",
@@ -439,6 +453,22 @@ def test_slices_are_of_whole_numbers(graph: ExpressionGraph) -> None:
     for positions in (slice("a", None), slice(0.5, 2), slice(0, x), slice(0, 2, 1.5)):
         with pytest.raises(ShapeError, match="a slice has whole numbers, got"):
             x[positions]
+    with pytest.raises(ShapeError, match="a slice has whole numbers, got"):
+        jax.jit(lambda n: x[n:2].shape)(1)
+
+
+@pytest.mark.parametrize("sizes", [np.array(4), np.ones((2, 2)), (2, 2.0)])
+def test_shapes_are_of_whole_numbers(graph: ExpressionGraph, sizes: Any) -> None:
+    x = graph.param("x", (2, 2))
+    with pytest.raises(ShapeError, match=r"expected a shape such as \(2, 3\), got"):
+        mgraph.reshape(x, sizes)
+    with pytest.raises(ShapeError, match=r"expected a shape such as \(2, 3\), got"):
+        jax.jit(lambda n: mgraph.reshape(x, (n, 2)).shape)(2)
+
+
+def test_a_random_key_is_no_array(graph: ExpressionGraph) -> None:
+    with pytest.raises(ArgumentError, match=r"inits\.from_vector takes an array, got an array of .*key<fry>"):
+        inits.from_vector(jax.random.key(0))
 
 
 def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionGraph) -> None:

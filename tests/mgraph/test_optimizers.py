@@ -134,6 +134,10 @@ def test_mistakes() -> None:
         ArgumentError, match="expected a learning rate of at least 0 and a finite number, got '1'"
     ):
         Sgd("1")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="expected a learning rate of at least 0"):
+        Sgd(np.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="expected a learning rate of at least 0"):
+        jax.jit(Adam)(0.1)
     with pytest.raises(ArgumentError, match="before each update, set learn_rate to what"):
         Adam(optax.linear_schedule(1, 0, 10))  # type: ignore[arg-type]
     for wrong in ({"learn_rate": -1}, {"learn_rate": np.inf}, {"eps": -1}, {"eps": np.nan}, {"decay": -1}):

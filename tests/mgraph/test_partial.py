@@ -87,6 +87,12 @@ def test_what_builds_no_function_of_these_inputs_is_refused(graph: ExpressionGra
     for build in (lambda y: y, lambda: graph.ones((2, 2)), lambda x, y: x):
         with pytest.raises(ArgumentError, match=r"other arguments than \['x'\]: (.|\n)*test_partial"):
             graph.partial_function(build, {"x": (-1, 3)})
+    outside = graph.ones((1, 3))
+    uses = graph.partial_function(lambda x: x + outside, {"x": (-1, 3)})
+    with pytest.raises(
+        GraphError, match="of the graph is used in a partial function; make it one of its arg"
+    ):
+        uses(drawn(2, 3))
     nothing = graph.partial_function(lambda x: None, {"x": (-1, 3)})
     with pytest.raises(ArgumentError, match="the outputs of a function are nodes, got None"):
         nothing(drawn(2, 3))

@@ -41,7 +41,7 @@ class OpenAxes:
         self._known = frozenset(known)
         for name, size in self.sizes.items():
             others = [n for other, n in self.sizes.items() if other != name]
-            clash = [n for n in (*self._known, *others) if n and n % size == 0]
+            clash = [n for n in (*self._known, *others) if size > 1 and n and n % size == 0]
             if size < 2 or clash:
                 raise BridgeError(
                     f"axis {name!r} was recorded with the size {size}, which cannot be distinguished from "

@@ -126,6 +126,7 @@ class _Export:
 
     def __init__(self, graph: ExpressionGraph, outputs: Any, inputs: Any, axes: Mapping[str, int]) -> None:
         self.outputs = _named_outputs(outputs)
+        inputs = [inputs] if isinstance(inputs, Node) else inputs
         # Checks inputs and outputs, with the messages that users know from graph.function.
         function = graph.function(list(self.outputs.values()), inputs)
         named = inputs if isinstance(inputs, Mapping) else dict(zip(function.inputs, inputs, strict=True))
@@ -196,10 +197,10 @@ class _Export:
 
 
 def _named_outputs(outputs: Any) -> dict[str, Node]:
-    if isinstance(outputs, Mapping):
+    if isinstance(outputs, Mapping) and outputs:
         return {text("the name of an output", name): node for name, node in outputs.items()}
     nodes = list(outputs) if isinstance(outputs, Iterable) and not isinstance(outputs, Node) else [outputs]
-    if not all(isinstance(n, Node) for n in nodes):
+    if not nodes or not all(isinstance(n, Node) for n in nodes):
         raise ArgumentError(f"export_onnx: the outputs are nodes, got {described(outputs)}{here()}")
     names = [n.name if n.name != "none" else f"output{i}" for i, n in enumerate(nodes)]
     if len(set(names)) != len(names):

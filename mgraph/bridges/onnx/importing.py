@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from ... import inits
+from ...arrays import as_array, described
+from ...errors import ArgumentError
+from ...files.paths import path_text
 from ...graph import ExpressionGraph
 from ...node import Node
 from ...places import here
@@ -40,7 +43,9 @@ def import_onnx(
     model of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
     value; ``UnsupportedOperatorError`` for an operation without a counterpart, by name.
     """
-    model = _loaded(os.fspath(path))
+    if not isinstance(graph, ExpressionGraph):
+        raise ArgumentError(f"import_onnx: expected a graph, got {described(graph)}{here()}")
+    model = _loaded(path_text(path))
     opsets = {o.domain: o.version for o in model.opset_import}
     opset = opsets.get("", opsets.get("ai.onnx", 0))
     if opset < OLDEST:
@@ -50,14 +55,16 @@ def import_onnx(
     reader = Reader(graph, {**VALUES, **PLACES}, opset)
     listed = {p.key: p.value for p in model.metadata_props}.get(PARAMETERS)
     parameters = None if listed is None else _names(listed, path)
-    for tensor in model.graph.initializer:
-        reader.values[tensor.name] = _initializer(graph, reader, tensor, parameters)
-    wanted = [info for info in model.graph.input if info.name not in reader.values]
+    known = {tensor.name for tensor in model.graph.initializer}
+    wanted = [info for info in model.graph.input if info.name not in known]
     given = _given([info.name for info in wanted], inputs, named)
     for info in wanted:
         reader.values[info.name] = _input(reader, info, given[info.name])
-    reader.run(model.graph.node)
-    return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
+    with graph.tape.all_or_nothing(), graph.params().all_or_nothing():
+        for tensor in model.graph.initializer:
+            reader.values[tensor.name] = _initializer(graph, reader, tensor, parameters)
+        reader.run(model.graph.node)
+        return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
 
 
 def _names(listed: str, path: str | os.PathLike[str]) -> set[str]:
@@ -107,16 +114,18 @@ def _input(reader: Reader, info: Any, value: Any) -> Any:
     tensor = info.type.tensor_type
     kind = type_of(reader, tensor.elem_type)
     sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    shape: tuple[int, ...]
     if isinstance(value, Node):
         shape = value.shape
         same = value.value_type is kind or (kind.is_index and value.value_type.is_index)
     else:
         dtype = reader.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        shape = np.shape(value)
-        same = np.can_cast(np.asarray(value).dtype, dtype, "same_kind")
+        array = as_array(f"import_onnx: input {info.name!r}", value)
+        shape = array.shape
+        same = np.can_cast(array.dtype, dtype, "same_kind")
     fits = len(sizes) == len(shape) and all(n in (None, m) for n, m in zip(sizes, shape, strict=True))
     if (tensor.HasField("shape") and not fits) or not same:
         expected = f"{kind}{['?' if n is None else n for n in sizes]}"
         got = repr(value.spec) if isinstance(value, Node) else f"{value!r:.80}"
         raise BridgeError(f"import_onnx: input {info.name!r} is {expected}, got {got}{here()}")
-    return value.current() if isinstance(value, Node) else np.asarray(value, dtype)
+    return value.current() if isinstance(value, Node) else array.astype(dtype)

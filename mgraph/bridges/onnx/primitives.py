@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from ...types import Type
@@ -124,6 +125,9 @@ def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
         raise o.refuse("only gathering along one axis is")
     (axis,), batch = numbers.start_index_map, len(o.specs[1].shape) - 1
     flat = w.op("Squeeze", w.cast(indices, Type.int64), w.ints(-1))
+    if _param(o, "mode") == jax.lax.GatherScatterMode.CLIP:
+        last = w.op("Sub", w.count(shape[axis]), w.constant(1, np.int64))
+        flat = w.op("Max", w.op("Min", flat, last), w.constant(0, np.int64))
     others = tuple(i for i in range(len(shape)) if i != axis)
     if numbers.operand_batching_dims == numbers.start_indices_batching_dims == others != ():
         return w.op("GatherElements", x, flat, axis=axis)

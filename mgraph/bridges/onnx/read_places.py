@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,11 +13,17 @@ from ...node import Node
 from ...ops.index import gather, index_select, scatter
 from ...ops.scan import scan
 from ...ops.shape import SliceViewNodeOp, concatenate, reshape, transpose
-from .reader import ReadOperation, ReadRule, Value
+from .reader import ReadOperation, ReadRule, Value, narrowed
 
 
 def _same(o: ReadOperation, x: Value, *_: Value) -> Value:
     return x
+
+
+def _dropout(o: ReadOperation, x: Value, ratio: Value = None, training: Value = None) -> list[Value]:
+    if training is not None and o.known(training, "mode").any():
+        raise o.refuse("only outside training, where it changes nothing, is read")
+    return [x, np.ones(o.node(x).shape, bool)][: len(o.source.output)]
 
 
 def _shape(o: ReadOperation, x: Value) -> np.ndarray:
@@ -82,6 +89,7 @@ def _slice(
 def _part(o: ReadOperation, x: Node, axis: int, begin: int, end: int, stride: int) -> Node:
     positions = range(x.shape[axis])[begin:end:stride]
     if stride < 0:
+        begin = max(begin, -x.shape[axis])  # from before the first element: from the first
         index = (*[slice(None)] * axis, slice(begin, end if end >= -x.shape[axis] else None, stride))
         return o.jax(lambda v: v[index], x)
     if not positions:
@@ -111,8 +119,11 @@ def _pad(o: ReadOperation, x: Value, pads: Value, value: Value = None, axes: Val
     config = [(0, 0)] * rank
     for axis, low, high in zip(along, amounts[: len(along)], amounts[len(along) :], strict=True):
         config[axis] = (low, high)
-    fill = 0.0 if value is None else float(o.known(value, "padding").item())
-    return o.jax(lambda v: jnp.pad(v, config, constant_values=fill), node)
+    if any(n + low + high < 0 for n, (low, high) in zip(node.shape, config, strict=True)):
+        raise o.refuse(f"the paddings {amounts} remove more than the shape {node.shape} has")
+    fill = 0 if value is None else narrowed(o.known(value, "padding")).item()
+    ends = [(low, high, 0) for low, high in config]
+    return o.jax(lambda v: jax.lax.pad(v, jnp.asarray(fill, v.dtype), ends), node)
 
 
 def _expand(o: ReadOperation, x: Value, to: Value) -> Node:
@@ -153,7 +164,11 @@ def _scatter_elements(o: ReadOperation, x: Value, indices: Value, updates: Value
 def _scan(o: ReadOperation, *values: Value) -> tuple[Node, ...]:
     body, count = o.attributes["body"], o.attributes["num_scan_inputs"]
     states = len(values) - count
-    flags = {*o.get("scan_input_directions", [0] * count), *o.get("scan_output_directions", [])}
+    written = len(body.output) - states
+    flags = {
+        *o.get("scan_input_directions", [0] * count),
+        *o.get("scan_output_directions", [0] * written),
+    }
     axes = {*o.get("scan_input_axes", [0]), *o.get("scan_output_axes", [0])}
     if len(flags) > 1 or axes != {0}:
         raise o.refuse("only along the first axis and in one direction")
@@ -176,7 +191,7 @@ def _scan(o: ReadOperation, *values: Value) -> tuple[Node, ...]:
 
 PLACES: dict[str, ReadRule] = {
     "Concat": _concat,
-    "Dropout": _same,
+    "Dropout": _dropout,
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,

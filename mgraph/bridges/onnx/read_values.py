@@ -22,7 +22,8 @@ from ...ops.product import affine, bdot, dot
 from ...ops.shape import reshape
 from ...ops.softmax import logsoftmax, softmax
 from ...ops.structure import cast
-from .reader import ReadOperation, ReadRule, Value, type_of
+from ...types import Type
+from .reader import ReadOperation, ReadRule, Value, narrowed, type_of
 
 
 def _unary(operator: Callable[[Any], Node]) -> ReadRule:
@@ -63,15 +64,26 @@ def _div(o: ReadOperation, a: Value, b: Value) -> Node:
 
 def _pow(o: ReadOperation, x: Value, exponent: Value) -> Node:
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and float(exponent.item()).is_integer():
-        return power(o.node(x), float(exponent.item()))
+        base, whole = o.node(x), int(exponent.item())
+        if base.value_type.is_float:
+            return power(base, float(whole))
+        if whole >= 0 and exponent.ndim <= len(base.shape):
+            return o.jax(lambda v: jax.lax.integer_pow(v, whole), base)
     return o.jax(jnp.power, x, exponent)
 
 
 def _clip(o: ReadOperation, x: Value, low: Value = None, high: Value = None) -> Node:
-    bounds = [None if v is None else float(o.known(v, "bound").item()) for v in (low, high)]
-    if bounds[0] is not None and bounds[1] is not None and -bounds[0] == bounds[1] > 0:
-        return elementwise.clip(o.node(x), bounds[1])
-    return o.jax(lambda v: jnp.clip(v, *bounds), x)
+    least, most = (None if v is None else narrowed(o.known(v, "bound")).item() for v in (low, high))
+    node = o.node(x)
+    if node.value_type.is_float and least is not None and most is not None and -least == most > 0:
+        return elementwise.clip(node, most)
+    return o.jax(lambda v: jnp.clip(v, least, most), node)
+
+
+def _is_inf(o: ReadOperation, x: Value) -> Node:
+    signs = bool(o.get("detect_negative", 1)), bool(o.get("detect_positive", 1))
+    found = {(True, True): jnp.isinf, (True, False): jnp.isneginf, (False, True): jnp.isposinf}
+    return o.jax(found.get(signs, lambda v: jnp.zeros_like(v, bool)), x)
 
 
 def _gelu(o: ReadOperation, x: Value) -> Node:
@@ -131,7 +143,8 @@ def _layer_norm(o: ReadOperation, x: Value, scale: Value, bias: Value = None) ->
 
 def _top_k(o: ReadOperation, x: Value, k: Value) -> tuple[Node, Node]:
     axis = o.get("axis", -1)
-    return topk(o.node(x), o.ints(k, "number")[0], axis, bool(o.get("largest", 1)))
+    values, places = topk(o.node(x), o.ints(k, "number")[0], axis, bool(o.get("largest", 1)))
+    return values, cast(places, Type.int32)  # a model may subtract from them
 
 
 def _best(largest: bool) -> ReadRule:
@@ -139,7 +152,7 @@ def _best(largest: bool) -> ReadRule:
         node, axis = o.node(x), o.get("axis", 0)
         if o.get("select_last_index", 0):
             raise o.refuse("only the first of equal elements is found")
-        _, places = topk(node, 1, axis, largest)
+        places = cast(topk(node, 1, axis, largest)[1], Type.int32)
         if o.get("keepdims", 1):
             return places
         return reshape(places, tuple(n for i, n in enumerate(node.shape) if i != axis % len(node.shape)))
@@ -237,7 +250,7 @@ VALUES: dict[str, ReadRule] = {
     "Gemm": _gemm,
     "Greater": _jax(jnp.greater),
     "GreaterOrEqual": _jax(jnp.greater_equal),
-    "IsInf": _jax(jnp.isinf),
+    "IsInf": _is_inf,
     "IsNaN": _jax(jnp.isnan),
     "LayerNormalization": _layer_norm,
     "LeakyRelu": lambda o, x: elementwise.prelu(o.node(x), o.get("alpha", 0.01)),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import inits
+from ...errors import ElementTypeError
 from ...graph import ExpressionGraph
 from ...node import Node
 from ...types import Type, as_type
@@ -66,7 +67,10 @@ class Reader:
             raise UnsupportedOperatorError(
                 f"import_onnx: the operation {operation.kind!r} ({operation.title}) has no counterpart here"
             )
-        result = rule(operation, *inputs)
+        try:
+            result = rule(operation, *inputs)
+        except ElementTypeError as error:
+            raise operation.refuse(str(error)) from None
         return list(result) if isinstance(result, list | tuple) else [result]
 
     def node(self, value: Value) -> Node:

@@ -106,7 +106,8 @@ RULES: dict[type, Rule] = {
 
 @rule_for(RULES, arithmetic.LogAddExpNodeOp)
 def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
-    distance = w.op("Neg", w.op("Abs", w.op("Sub", a, b)))
+    apart = w.op("Neg", w.op("Abs", w.op("Sub", a, b)))
+    distance = w.op("Where", w.op("Equal", a, b), w.number(0, o.out), apart)  # of equal infinities, too
     return w.op("Add", w.op("Max", a, b), w.op("Log", w.op("Add", w.op("Exp", distance), w.number(1, o.out))))
 
 

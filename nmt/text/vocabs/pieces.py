@@ -28,7 +28,7 @@ MAX_PIECES = 1 << 19
 MAX_OTHER_BYTES = 1 << 22
 _PIECES, _TRAINER = 1, 2  # of the model
 _TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
-_MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # of the options that it was trained with
+_MODEL_TYPE, _BLANK_LAST, _BYTE_FALLBACK = 3, 24, 35  # of the options that it was trained with
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _MOST_BITS = 63
 
@@ -78,11 +78,13 @@ class PieceModel:
     """A SentencePiece model.
 
     pieces: by id. model_type: how it splits. byte_fallback: whether unknown characters become byte pieces.
+    blank_last: whether a blank belongs to the word before it (``--treat_whitespace_as_suffix``).
     """
 
     pieces: tuple[Piece, ...]
     model_type: SplitterType
     byte_fallback: bool
+    blank_last: bool
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 
     SentencePiece's Python API tells neither the type of a model nor which pieces its user defined.
     """
-    pieces, model_type, byte_fallback = [], SplitterType.UNIGRAM, False
+    pieces, model_type, byte_fallback, blank_last = [], SplitterType.UNIGRAM, False, False
     with damage_reported(path):
         for number, value in _fields(data):
             if number == _PIECES:
@@ -108,7 +110,8 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
                 options = dict(_fields(value))
                 model_type = SplitterType(options.get(_MODEL_TYPE, SplitterType.UNIGRAM))
                 byte_fallback = bool(options.get(_BYTE_FALLBACK, False))
-    return PieceModel(tuple(pieces), model_type, byte_fallback)
+                blank_last = bool(options.get(_BLANK_LAST, False))
+    return PieceModel(tuple(pieces), model_type, byte_fallback, blank_last)
 
 
 def check_size(data: bytes, path: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nmt.text.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError, as_text
-from .pieces import PieceSampler, check_size, damage_reported
+from .pieces import SPACE, PieceSampler, check_size, damage_reported, read_piece_model
 from .words import DefaultVocab
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ class SentencePieceVocab(Vocab):
                 f"{path}: has no end of sentence; expected a model trained with --eos_id, as "
                 "Marian trains them (--bos_id=-1 --eos_id=0 --unk_id=1)"
             )
+        # Reading the pieces takes a while; of nearly all models the first one says where blanks are.
+        starts_blank = "".join(processor.encode("a", out_type=str)).startswith(SPACE)
+        self._blank_last = not starts_blank and read_piece_model(data, path).blank_last
         pieces = (processor.piece_to_id(f"<0x{i:02X}>") for i in range(32))
         self.control_ids = tuple(i for i in pieces if i != self.unk_id)
 
@@ -103,7 +106,11 @@ class SentencePieceVocab(Vocab):
         kept = self._chosen(ids, ignore_eos)
         if self._prints_pieces:
             return " ".join(map(self._processor.id_to_piece, kept))
-        return self._processor.decode(kept)
+        text: str = self._processor.decode(kept)
+        if self._blank_last and kept:  # then the library takes the blank away on the other side
+            first = self._word_of(kept[0])
+            text = (" " * first.startswith(SPACE) + text).removesuffix(" ")
+        return text
 
     @cached_property
     def _sampler(self) -> PieceSampler:

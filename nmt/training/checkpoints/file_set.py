@@ -26,7 +26,8 @@ def replacing_set(path: Path) -> Iterator[str]:
     complete: ``settle`` finishes moving its files. So if the process or the machine stops at any moment,
     readers that call ``settle`` first find one complete set; others find complete files. Symbolic links and
     permissions stay.
-    ``OSError`` names ``path``; ``ModelFileError`` as in ``settle``.
+    ``OSError`` names ``path``, or the folder that stands in the place of a file; ``ModelFileError`` as in
+    ``settle``.
     """
     settle(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -35,6 +36,7 @@ def replacing_set(path: Path) -> Iterator[str]:
         os.mkdir(growing, 0o700)
         yield growing
         sync_folder(growing)
+        _check_targets(growing)
         os.rename(growing, written)
     except BaseException as error:
         shutil.rmtree(growing, ignore_errors=True)
@@ -87,8 +89,17 @@ def _foreign(place: str) -> str:
     return f"one with something that is no file in it, {min(others)}" if others else ""
 
 
+def _check_targets(place: str) -> None:
+    """``IsADirectoryError`` if a folder stands where a file of the set in ``place`` belongs."""
+    for name in sorted(os.listdir(place)):
+        target = os.path.join(os.path.dirname(place), name)
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+
+
 def _finish(written: str) -> None:
     """Move the files of a set that is written to their places."""
+    _check_targets(written)
     folder = os.path.dirname(written)
     for moved in sorted(os.listdir(written)):
         _move(os.path.join(written, moved), os.path.join(folder, moved))
@@ -105,7 +116,7 @@ def _move(source: str, target: str) -> None:
             return
     except OSError as error:
         if error.errno != errno.EXDEV:
-            raise
+            raise OSError(error.errno, error.strerror, target) from None
     with open(source, "rb") as old, replacing(target) as new:
         shutil.copyfileobj(old, new)
     os.unlink(source)

@@ -93,7 +93,7 @@ class _Lock:
                     if not locked and _is_alive(_said(left)):
                         raise _refusal(left, self.path, model)
                     if not left:
-                        _say(file, model)
+                        self._say(file, model)
                         return file
                     _announce(left, model)
                     os.unlink(self.path)
@@ -101,6 +101,16 @@ class _Lock:
                 os.close(file)
                 raise
             os.close(file)
+
+    def _say(self, file: int, model: str) -> None:
+        """Write the holder of the lock; remove the file if that fails."""
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        said = {"model": os.path.abspath(model), "process": os.getpid(), "host": socket.gethostname()}
+        try:
+            os.write(file, json.dumps({**said, "since": since}).encode() + b"\n")
+        except OSError as error:
+            os.unlink(self.path)
+            raise OSError(error.errno, error.strerror, self.path) from None
 
 
 def _opened(path: str) -> int:
@@ -166,13 +176,6 @@ def _content(file: int) -> bytes:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         return b""
     return os.pread(file, _MOST_BYTES, 0)
-
-
-def _say(file: int, model: str) -> None:
-    """Write the holder of the lock."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    said = {"model": os.path.abspath(model), "process": os.getpid(), "host": socket.gethostname()}
-    os.write(file, json.dumps({**said, "since": since}).encode() + b"\n")
 
 
 def _said(content: bytes) -> dict[str, Any]:

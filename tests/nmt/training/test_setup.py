@@ -111,10 +111,12 @@ def test_fields_of_tsv(folder: Path) -> None:
     joint = load_or_create_vocabs(tsv)
     assert joint.paths == ("both.tsv.gz.yml", "both.tsv.gz.yml")
     assert joint.dim_vocabs == (14, 14)  # Marian counts "s3<tab>t1", where two fields meet, as a word
-    (folder / "short.tsv").write_text("a\tb\nc\n")
-    with pytest.raises(VocabError, match=r"short\.tsv:2: expected at least 2 fields .*, got 1"):
-        load_or_create_vocabs(replace(tsv, train_sets=("short.tsv",)))
-    assert not (folder / "short.tsv.yml").exists()
+    (folder / "short.tsv").write_text("a b\tx y\nc\nd\tz\n")  # a row without a target, as in training
+    short = replace(tsv, train_sets=("short.tsv",), vocabs=("short.s.yml", "short.t.yml"))
+    assert load_or_create_vocabs(short).dim_vocabs == (6, 5)
+    (folder / "untabbed.tsv").write_text("a b\nc\n")
+    with pytest.raises(OptionError, match=r"no words to create u\.t\.yml from in untabbed\.tsv"):
+        load_or_create_vocabs(replace(short, train_sets=("untabbed.tsv",), vocabs=("u.s.yml", "u.t.yml")))
 
 
 def test_labels(folder: Path) -> None:

@@ -172,6 +172,31 @@ def test_load_vocabs() -> None:
         load_vocabs([YML, YML], [size, size], input_types=["alignment"])
 
 
+@pytest.mark.parametrize("dummy", [True, False])
+def test_blanks_that_belong_to_the_words_before_them(dummy: bool) -> None:
+    """Marian, run with such models: ``of▁ .▁`` is "of ." and ``▁ .▁`` is " .", with a dummy blank or not."""
+    model = io.BytesIO()
+    SentencePieceTrainer.Train(
+        sentence_iterator=iter(["of the sea .", "of it ."] * 50),
+        model_writer=model,
+        vocab_size=20,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        treat_whitespace_as_suffix=True,
+        add_dummy_prefix=dummy,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+    )
+    vocab = SentencePieceVocab(model.getvalue(), "v.spm")
+    processor = SentencePieceProcessor()
+    processor.LoadFromSerializedProto(model.getvalue())
+    blank, of = processor.piece_to_id("▁"), processor.encode("of .")
+    assert blank != 1 and vocab.decode([*of, 0]) == "of ." and vocab.decode([]) == ""
+    assert vocab.decode([*of, blank]) == "of ." + " " * dummy
+    assert vocab.decode([blank, *of]) == " of ."
+
+
 def test_special_ids_are_the_files() -> None:
     ids = {"unk_id": "0", "bos_id": "1", "eos_id": "2", "pad_id": "3"}
     model = io.BytesIO()

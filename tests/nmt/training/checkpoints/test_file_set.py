@@ -150,6 +150,27 @@ def test_a_failure_leaves_the_old_set(folder: Path) -> None:
         raise AssertionError
 
 
+def test_a_folder_in_the_place_of_a_file_is_named_before_anything_moves(folder: Path) -> None:
+    """Whether it is there when the set is written, or only when another process finishes moving it."""
+    for name in ("set.one", "set.two"):
+        Path(name).write_text("old")
+    Path("set.two").rename("away")
+    Path("set.two").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"'.*/set\.two'$"), replacing_set("set") as place:
+        for name in ("set.one", "set.two"):
+            Path(place, name).write_text("new")
+    assert Path("set.one").read_text() == "old" and not list(folder.glob(".set.*"))
+    Path(".set.written").mkdir()
+    for name in ("set.one", "set.two"):
+        Path(".set.written", name).write_text("new")
+    with pytest.raises(IsADirectoryError, match=r"'.*/set\.two'$"):
+        settle("set")
+    assert Path("set.one").read_text() == "old"
+    Path("set.two").rmdir()
+    settle("set")
+    assert Path("set.one").read_text() == Path("set.two").read_text() == "new"
+
+
 def test_links_stay_links(folder: Path) -> None:
     values, found = loaded(DATA / "lm-adam")
     (folder / "elsewhere").mkdir()

@@ -207,6 +207,17 @@ def test_a_child_neither_holds_the_lock_nor_lets_go_of_it(tmp_path: Path) -> Non
     os.wait()
 
 
+def test_a_full_disk_is_named_and_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*/\.model\.lock'"):
+            training_lock(tmp_path / "model.npz").__enter__()
+    assert not list(tmp_path.iterdir())
+
+
 def test_links_lead_to_one_lock(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "model.npz").symlink_to(tmp_path / "models" / "first.npz")
