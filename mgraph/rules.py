@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import jax
@@ -126,11 +127,35 @@ def _make_vjp(cls: type[Node], rule_set: str) -> Any:
 
     def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
         value, numbers, values = saved
-        own = bound(operator, numbers)
-        return None, *gradients_of(cls, backward_of(cls, rule_set), own, trained, adj, value, values)
+        backward = backward_of(cls, rule_set)
+
+        def gradients(values: tuple[Any, ...], value: Any, adj: Any, numbers: Any) -> tuple[Any, ...]:
+            return gradients_of(cls, backward, bound(operator, numbers), trained, adj, value, values)
+
+        if jax.sharding.get_abstract_mesh().explicit_axes:
+            return None, *divided(gradients, values, value, adj, numbers)
+        return None, *gradients(values, value, adj, numbers)
 
     rule.defvjp(forward, reverse)
     return rule
+
+
+def divided(rule: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], *given: Any) -> tuple[Any, ...]:
+    """The gradients ``rule(values, *given)`` on a mesh with axes of type ``Explicit``, each divided among
+    devices as its child is. Within the rule they are ``Auto``: it does not say what divides what it computes.
+    """
+    children, form = jax.tree.flatten(values)
+    real = [jnp.issubdtype(child.dtype, jnp.inexact) for child in children]
+
+    def of_real(values: tuple[Any, ...], *given: Any) -> list[Any]:
+        found = rule(values, *given)
+        full = [jax.tree.map(_no_gradient, v) if g is None else g for g, v in zip(found, values, strict=True)]
+        return list(compress(jax.tree.leaves(full), real))
+
+    places = [jax.typeof(child).sharding.spec for child in compress(children, real)]
+    found = iter(jax.sharding.auto_axes(of_real, out_sharding=places)(values, *given))
+    full = [next(found) if is_real else _no_gradient(c) for c, is_real in zip(children, real, strict=True)]
+    return tuple(jax.tree.unflatten(form, full))
 
 
 def gradients_of(

@@ -194,6 +194,36 @@ for value in (one, jax.device_put(one, split), one, jax.device_put(one, everywhe
 """
 
 
+EXPLICIT = """
+import jax, mgraph
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from mgraph import ExpressionGraph
+from tests.mgraph.test_plain_jax import LABELS, X, close, plain, recorded
+mesh = jax.make_mesh((4,), ("batch",), axis_types=(AxisType.Explicit,))
+x, labels = jax.device_put((X, LABELS), NamedSharding(mesh, P("batch")))
+f, params = recorded()
+with jax.set_mesh(mesh):
+    found = jax.jit(jax.value_and_grad(f.pure))(params, (x, labels))
+close(found, jax.value_and_grad(plain)(params, X, LABELS))
+
+graph = ExpressionGraph()
+given = graph.input("x", (8, 4))
+table = mgraph.rows(graph.param("table", (5, 4)), graph.indices([0, 1, 2, 3, 4, 0, 0, 2]))
+best = mgraph.topk(table * given, 2, -1)[0]
+total = graph.function(mgraph.sum(best * best, (0, 1)), [given])
+slopes = jax.grad(lambda params, x: total.pure(params, [x])[0, 0], argnums=(0, 1))
+with jax.set_mesh(mesh):
+    found = jax.jit(slopes)(total.values(), x)
+assert found[1].sharding.spec == P("batch", None)
+close(found, slopes(total.values(), X))
+"""
+
+
+def test_gradients_are_divided_as_their_arrays_are() -> None:
+    """With axes of type ``Explicit``, where JAX asks how the product of two divided axes is divided."""
+    python(EXPLICIT, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
+
+
 @pytest.mark.thorough
 def test_the_batch_spreads_over_devices() -> None:
     python(SHARDED, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
