@@ -157,7 +157,7 @@ class Walk:
         """The results of a function on values."""
         known: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
         for held in consts:
-            refuse_traced("from_jax, of a function that closes over it,", held)
+            refuse_traced("from_jax of a function that closes over a value", held)
         known.update(zip(jaxpr.constvars, [np.asarray(c) for c in consts], strict=True))
 
         def read(atom: Any) -> Any:

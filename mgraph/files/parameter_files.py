@@ -68,7 +68,7 @@ def items_of(source: Source) -> dict[str, np.ndarray]:
     """The items of a model file, of the bytes of an ``.npz`` or a ``.bin``, or those that are given."""
     if isinstance(source, Mapping):
         for name, array in source.items():
-            refuse_traced(text("the name of an item", name), array)
+            refuse_traced(f"item {text('the name of an item', name)!r}", array)
         return {name: np.asarray(array) for name, array in source.items()}
     if not isinstance(source, bytes | bytearray | memoryview):
         return read_items(source)

@@ -161,7 +161,7 @@ TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
     "inits.from_value takes": lambda g, v: g.constant((2,), inits.from_value(v[0])),
     "inits.from_lambda takes": lambda g, v: g.constant((2,), inits.from_lambda(lambda s, t: v)),
     "indices takes": lambda g, v: g.indices(v),
-    "w takes": lambda g, v: g.load({"w": v}),
+    "item 'w' takes": lambda g, v: g.load({"w": v}),
 }
 
 

@@ -242,7 +242,7 @@ def test_loops_over_constants_alone(graph: ExpressionGraph) -> None:
         (
             lambda g, x, f: jax.jit(lambda v: from_jax(g, lambda a: a * v, x).shape)(X),
             GraphError,
-            "closes over it, takes an array, got a value that JAX is tracing",
+            "closes over a value takes an array, got a value that JAX is tracing",
         ),
     ],
 )
