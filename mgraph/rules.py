@@ -132,12 +132,17 @@ def _make_vjp(cls: type[Node], rule_set: str) -> Any:
         def gradients(values: tuple[Any, ...], value: Any, adj: Any, numbers: Any) -> tuple[Any, ...]:
             return gradients_of(cls, backward, bound(operator, numbers), trained, adj, value, values)
 
-        if jax.sharding.get_abstract_mesh().explicit_axes:
+        if on_explicit_mesh():
             return None, *divided(gradients, values, value, adj, numbers)
         return None, *gradients(values, value, adj, numbers)
 
     rule.defvjp(forward, reverse)
     return rule
+
+
+def on_explicit_mesh() -> bool:
+    """Whether there are axes of type ``Explicit``, with which JAX asks how each value is divided."""
+    return bool(jax.sharding.get_abstract_mesh().explicit_axes)
 
 
 def divided(rule: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], *given: Any) -> tuple[Any, ...]:

@@ -14,9 +14,18 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from ..platforms import kept_apart
-from ..rules import backward_of, bound, evaluate, gradients_of, row_gradients
+from ..rules import (
+    backward_of,
+    bound,
+    divided,
+    evaluate,
+    gradients_of,
+    on_explicit_mesh,
+    row_gradients,
+)
 from ..structure import Structure, is_leaf
 from ..varying import varied_as, zeros_like
 from .cells import CellNodeOp
@@ -146,6 +155,9 @@ class Loop:
             varied_as(jnp.broadcast_to(zero, (self.length, *spec.shape)), (carry, read))
             for zero, spec in zip(zeros, specs, strict=True)
         ]
+        if on_explicit_mesh():
+            places = [PartitionSpec(None, *(spec.sharding.spec if spec.sharding else ())) for spec in specs]
+            stacks = jax.sharding.reshard(stacks, places)
 
         def stacking(held: tuple[Any, list[Any]], t: Any) -> tuple[tuple[Any, list[Any]], None]:
             carry, stacks = held
@@ -228,6 +240,16 @@ def _run_forward(loop: Loop, numbers: Any, *values: Any) -> tuple[Values, Any]:
 
 
 def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
+    if not on_explicit_mesh():
+        return None, *_gradients(loop, saved, adjoints)
+    (changing, fixed, *_), states = saved, len(loop.body.states)
+    first = jax.tree.map(lambda before: before[0], changing[:states])
+    leaves = (*first, *changing[states:], *fixed)
+    return None, *divided(lambda _, *given: _gradients(loop, *given), leaves, saved, adjoints)
+
+
+def _gradients(loop: Loop, saved: Any, adjoints: Values) -> Values:
+    """The gradient by each leaf, ``None`` where none flows."""
     changing, fixed, kept, numbers = saved
     states = len(loop.body.states)
     known = {**dict(zip(loop.changing, changing, strict=True)), **dict(zip(loop.kept, kept, strict=True))}
@@ -266,7 +288,7 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
     # All of them now, lest XLA puts off the products and keeps what they read.
     first, slices, sums = kept_apart((first, slices, sums))
     found = {**dict(zip(loop.leaves, first, strict=False)), **slices, **sums}
-    return None, *(found.get(i) if loop.flags[i] else None for i in loop.leaves)
+    return tuple(found.get(i) if loop.flags[i] else None for i in loop.leaves)
 
 
 run.defvjp(_run_forward, _run_backward)

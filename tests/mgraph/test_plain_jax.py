@@ -210,7 +210,11 @@ graph = ExpressionGraph()
 given = graph.input("x", (8, 4))
 table = mgraph.rows(graph.param("table", (5, 4)), graph.indices([0, 1, 2, 3, 4, 0, 0, 2]))
 best = mgraph.topk(table * given, 2, -1)[0]
-total = graph.function(mgraph.sum(best * best, (0, 1)), [given])
+weights = graph.param("weights", (2, 2))
+steps = mgraph.reshape(mgraph.concatenate([best, best * best], 1), (8, 2, 2))
+steps = mgraph.transpose(steps, (1, 0, 2))
+sums = mgraph.scan(lambda s, v: (mgraph.dot(s, weights) + v,) * 2, best, steps)[1]
+total = graph.function(mgraph.sum(mgraph.sum(sums * sums)[0], (0, 1)), [given])
 slopes = jax.grad(lambda params, x: total.pure(params, [x])[0, 0], argnums=(0, 1))
 with jax.set_mesh(mesh):
     found = jax.jit(slopes)(total.values(), x)
