@@ -31,7 +31,7 @@ def refuse_traced(what: str, value: Any) -> None:
 
 def as_array(what: str, value: Any) -> np.ndarray:
     """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length, ``GraphError`` if JAX is
-    tracing it."""
+    tracing it, ``ArgumentError`` for anything else that NumPy does not take."""
     refuse_traced(what, value)
     try:
         return np.array(value)

@@ -147,8 +147,7 @@ def on_explicit_mesh() -> bool:
 
 def divided(rule: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], *given: Any) -> tuple[Any, ...]:
     """The gradients ``rule(values, *given)`` on a mesh with axes of type ``Explicit``, each divided among
-    devices as its child is. Within the rule they are ``Auto``: it does not say what divides what it computes.
-    """
+    devices as its child is. Within the rule the axes are ``Auto``: the compiler divides what it computes."""
     children, form = jax.tree.flatten(values)
     real = [jnp.issubdtype(child.dtype, jnp.inexact) for child in children]
 

@@ -114,8 +114,8 @@ class Equation:
         return real and any(has_float(child.spec) for child in children)
 
     def where(self) -> str:
-        """The line of the user's function that this equation comes from, or the function within JAX that it
-        is in."""
+        """The line of the user's function that this equation comes from, or that calls the function of JAX
+        that it is in."""
         for source in (self.source, *reversed(self.walk.around)):
             frames = getattr(getattr(source, "source_info", None), "traceback", None)
             for frame in getattr(frames, "frames", ()):
