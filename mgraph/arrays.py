@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,11 @@ def as_array(what: str, value: Any) -> np.ndarray:
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array, or a list or a tuple, which may become one."""
     return isinstance(value, np.ndarray | jax.Array | list | tuple)
+
+
+def is_series(value: Any) -> bool:
+    """Whether ``value`` has elements to go through. An array without axes says so, and has none."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def described(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,7 @@ import jax.export
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arrays import text
+from .arrays import is_series, text
 from .device import platform_of
 from .draws import Key, run_draws, run_key
 from .errors import ArgumentError, GraphError
@@ -257,7 +257,7 @@ class Function(Generic[R]):
 
 
 def _nodes(role: str, nodes: Any) -> list[Node]:
-    given = [nodes] if isinstance(nodes, Node) or not isinstance(nodes, Iterable) else list(nodes)
+    given = [nodes] if isinstance(nodes, Node) or not is_series(nodes) else list(nodes)
     if not all(isinstance(n, Node) for n in given):
         raise ArgumentError(f"the {role} of a function are nodes, got {nodes!r}")
     return given

@@ -17,16 +17,21 @@ Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 
 def as_shape(value: Any) -> Shape:
     """A tuple of non-negative ints from an int or a sequence of ints; else ``ShapeError``."""
-    # A tuple is iterable too, but that check alone would take longer than the rest.
-    items: Iterable[Any] = value if isinstance(value, tuple | Iterable) else (value,)
-    try:
-        shape = tuple(map(operator.index, items))
-    except TypeError:
-        raise ShapeError(f"expected a shape such as (2, 3), got {value!r}") from None
+    shape = as_sizes(value)
     if min(shape, default=0) < 0:
         hint = "; graph.partial_function takes unknown sizes" if -1 in shape else ""
         raise ShapeError(f"a shape has no negative sizes, got {shape}{hint}")
     return shape
+
+
+def as_sizes(value: Any) -> Shape:
+    """A tuple of ints from an int or a sequence of ints; else ``ShapeError``."""
+    # A tuple is iterable too, but that check alone would take longer than the rest.
+    items: Iterable[Any] = value if isinstance(value, tuple | Iterable) else (value,)
+    try:
+        return tuple(map(operator.index, items))
+    except TypeError:
+        raise ShapeError(f"expected a shape such as (2, 3), got {value!r}") from None
 
 
 @dataclass(frozen=True)

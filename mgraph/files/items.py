@@ -130,6 +130,12 @@ def with_model_yml(text: str) -> np.ndarray:
     return np.frombuffer(data.ljust(-(-len(data) // PADDING) * PADDING, b"\0"), np.int8)
 
 
+def refuse_folder(path: str | os.PathLike[str]) -> None:
+    """``IsADirectoryError`` for a folder, or a link to one, where a file belongs."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well; else it leaves no trace.
@@ -139,8 +145,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     they are. What is no file, such as a pipe or a device, is written itself. An ``OSError`` names ``path``.
     """
     target = os.path.realpath(path_text(path))
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    refuse_folder(path)
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
     try:

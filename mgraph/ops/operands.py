@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..arrays import described, real, whole
+from ..arrays import described, is_series, real, whole
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
@@ -54,19 +54,14 @@ def node(op: str, x: Any) -> Node:
 def nodes_in(op: str, given: Any) -> list[Node]:
     """A list of what was ``given`` as several nodes; ``ElementTypeError`` if it is one, or nothing to go
     through."""
-    if not is_series(given):
+    if isinstance(given, Node) or not is_series(given):
         raise not_a_node(op, given, "a list of nodes")
     return list(given)
 
 
-def is_series(value: Any) -> bool:
-    """Whether ``value`` has elements to go through. An array without axes says so, and has none."""
-    return isinstance(value, Iterable) and not isinstance(value, Node) and getattr(value, "ndim", 1) > 0
-
-
 def wholes(op: str, name: str, values: Any) -> tuple[int, ...]:
     """The argument ``name``, several ints; ``ArgumentError`` if it is anything else."""
-    if not is_series(values):
+    if isinstance(values, Node) or not is_series(values):
         raise ArgumentError(f"{op}: {name} must be whole numbers, got {described(values)}{here()}")
     return tuple(whole(op, f"each of {name}", value) for value in values)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from ..arrays import allocating, whole
 from ..cases import Case, Convention
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..shape import Shape, Slice, as_shape
+from ..shape import Shape, Slice, as_shape, as_sizes
 from ..specs import Spec, Specs
 from .operands import Gradients, axis_in, node, nodes_in, number_for, refusal, scalar, wholes
 
@@ -49,16 +48,12 @@ def reshape(x: Node, shape: Shape) -> Node:
     Gradient: ``adj`` in the shape of ``x``.
     Source: Marian, ``reshape``.
     """
-    to = as_shape(_completed(node("reshape", x), shape))
+    to = as_shape(_completed(node("reshape", x), as_sizes(shape)))
     return x if x.shape == to else ReshapeNodeOp(x, to=to)
 
 
-def _completed(x: Node, shape: Shape) -> Shape:
-    """The shape with the size that follows in the place of a -1."""
-    try:
-        sizes = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
-    except TypeError:
-        return shape  # as_shape says what is wrong
+def _completed(x: Node, sizes: Shape) -> Shape:
+    """The sizes with the one that follows in the place of a -1."""
     if -1 not in sizes:
         return sizes
     rest = math.prod(n for n in sizes if n != -1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import described, text, whole
+from ...arrays import described, is_series, text, whole
 from ...errors import ArgumentError
 from ...files.items import replacing
 from ...files.paths import path_text
@@ -199,7 +199,7 @@ class _Export:
 def _named_outputs(outputs: Any) -> dict[str, Node]:
     if isinstance(outputs, Mapping) and outputs:
         return {text("the name of an output", name): node for name, node in outputs.items()}
-    nodes = list(outputs) if isinstance(outputs, Iterable) and not isinstance(outputs, Node) else [outputs]
+    nodes = [outputs] if isinstance(outputs, Node) or not is_series(outputs) else list(outputs)
     if not nodes or not all(isinstance(n, Node) for n in nodes):
         raise ArgumentError(f"export_onnx: the outputs are nodes, got {described(outputs)}{here()}")
     names = [n.name if n.name != "none" else f"output{i}" for i, n in enumerate(nodes)]

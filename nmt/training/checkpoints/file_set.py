@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mgraph.errors import ModelFileError
-from mgraph.files.items import keep_mode, replacing, sync_folder
+from mgraph.files.items import keep_mode, refuse_folder, replacing, sync_folder
 from mgraph.files.parameter_files import Path
 from mgraph.files.paths import is_special
 
@@ -71,6 +71,7 @@ def settle(path: Path) -> None:
             )
     for place in left:
         if place.endswith(WRITTEN):
+            _check_targets(place)
             _finish(place)
         else:
             shutil.rmtree(place)
@@ -92,14 +93,11 @@ def _foreign(place: str) -> str:
 def _check_targets(place: str) -> None:
     """``IsADirectoryError`` if a folder stands where a file of the set in ``place`` belongs."""
     for name in sorted(os.listdir(place)):
-        target = os.path.join(os.path.dirname(place), name)
-        if os.path.isdir(target):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+        refuse_folder(os.path.join(os.path.dirname(place), name))
 
 
 def _finish(written: str) -> None:
     """Move the files of a set that is written to their places."""
-    _check_targets(written)
     folder = os.path.dirname(written)
     for moved in sorted(os.listdir(written)):
         _move(os.path.join(written, moved), os.path.join(folder, moved))

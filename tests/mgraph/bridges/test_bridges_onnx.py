@@ -28,10 +28,11 @@ from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import read_lines
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
+from tests.helpers.onnx_runs import run
 from tests.helpers.places import DATA
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
-ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
 REFUSED = {"AffineInt8NodeOp", "CSRDotNodeOp", "UnlikelihoodNodeOp"}
 """Operators of mgraph that cannot be written."""
@@ -40,12 +41,6 @@ OPERATORS = {cls.__name__: cls for cls in own_operators() if cls.cases}
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-def run(path: Path, **inputs: Any) -> dict[str, np.ndarray]:
-    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, inputs), strict=True))
 
 
 def children(graph: ExpressionGraph, arrays: list[np.ndarray], type_: str) -> list[Node]:

@@ -213,8 +213,9 @@ def test_a_full_disk_is_named_and_leaves_no_lock(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
-        with pytest.raises(OSError, match=r"No space left on device: '.*/\.model\.lock'"):
-            training_lock(tmp_path / "model.npz").__enter__()
+        named = pytest.raises(OSError, match=r"No space left on device: '.*/\.model\.lock'")
+        with named, training_lock(tmp_path / "model.npz"):
+            pass
     assert not list(tmp_path.iterdir())
 
 
