@@ -1,1 +1,1 @@
-"""Speed and memory, measured side by side with peers: ``python -m benchmarks`` lists what there is."""
+"""Speed and memory, measured side by side with peers: ``python -m benchmarks`` lists the benchmarks."""

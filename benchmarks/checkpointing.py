@@ -1,7 +1,7 @@
 """Checkpointing and the price of two calls, for 12 layers of a transformer's encoder.
 
-First table: what forward() and backward() cost in two calls, beside backprop() in one. Second: the memory of
-a step, by XLA's own analysis, and its time, with and without checkpoints.
+First table: what forward() and backward() cost as two calls, compared with backprop() as one. Second: the
+memory of a step, by XLA's own analysis, and its time, with and without checkpoints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def encoder(graph: ExpressionGraph, batch: int = 16, length: int = 64, dim: int = 256) -> Node:
-    """The sum of squares of twelve encoder layers of 256, feed-forward 1,024, 8 heads, dropout 0.1."""
+    """The sum of squares after twelve encoder layers of 256, feed-forward 1,024, 8 heads, dropout 0.1."""
     config = TransformerConfig(dim=dim, heads=8, dim_ffn=1024, dropout=0.1, dropout_ffn=0.1)
     x: Node = graph.constant((batch, length, dim), inits.normal())
     for i in range(1, LAYERS + 1):
@@ -30,14 +30,14 @@ def encoder(graph: ExpressionGraph, batch: int = 16, length: int = 64, dim: int 
 
 
 def gradients(graph: ExpressionGraph) -> list[jax.Array]:
-    """What a step is to compute."""
+    """What a step computes."""
     return [node.grad() for node in graph.params().trainable().values()]
 
 
 def compare_calls(rounds: int) -> None:
     """One call for both passes, two calls, and two with the loss read in between."""
 
-    # One graph for all: where the parameters of another lie in memory alone makes it faster or slower.
+    # One graph for all: with several, merely where their parameters lie in memory would change their speed.
     graph = ExpressionGraph()
 
     def step(run: Callable[[Node], None]) -> Callable[[], list[jax.Array]]:
@@ -73,7 +73,7 @@ def compare_calls(rounds: int) -> None:
 
 
 def compare_memory(rounds: int) -> None:
-    """A step without checkpoints, with those of the layers, and cut into parts."""
+    """A step without checkpoints, with one per layer, and cut into parts."""
     graphs = {}
     for name, parts in (("all values kept", 0), ("a checkpoint per layer", 1), ("4 parts", 4)):
         graph = graphs[name] = ExpressionGraph()

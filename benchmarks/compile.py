@@ -1,10 +1,10 @@
 """Compiling: the programs of an epoch of mixed lengths, a second run, and loops of different lengths.
 
-First table: one epoch by the command that a user gives, in a fresh process with an empty compilation cache,
-and again with the cache that this left. "padding" is what is added for the shapes of programs, as a part of
-all positions; "first update" and "seconds" count from the start of the process. Tracing and compiling go on
-while updates are computed, so their sum is not what they cost. Second table: the program that computes the
-gradient of a batch of 16 sentences, for a model whose loops over time are of different lengths. The first
+First table: one epoch with the command that a user would run, in a fresh process with an empty compilation
+cache, and again with the cache that this run left. "padding" is what is added for the shapes of programs, as
+a fraction of all positions; "first update" and "seconds" count from the start of the process. Tracing and
+compiling overlap with updates, so their sum is not what they cost. Second table: the program that computes
+the gradient of a batch of 16 sentences, for a model whose loops over time have different lengths. The first
 translation of a process is in ``benchmarks.decode``.
 """
 
@@ -55,7 +55,7 @@ def compare_epochs(options: dict[str, Any], folder: Path, epochs: int) -> None:
 
 
 def _found(run: Finished, pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
-    """What the lines of the log say that a pattern fits."""
+    """What the lines of the log say that match a pattern."""
     return [found.groups() for _, line in run.lines if (found := pattern.search(line))]
 
 

@@ -1,8 +1,8 @@
 """The training corpus: shapes and padding, lines a second and memory.
 
-First an epoch of 3,000 pairs by each way to make batches: programs that would be compiled, and positions that
-padding takes. Then an epoch of a large text, shuffled by way of files: lines a second, and the memory of the
-process.
+First an epoch of 3,000 pairs for each way to make batches: programs that would be compiled, and positions
+that padding takes. Then an epoch of a large text, shuffled through files: lines a second, and the memory of
+the process.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def write_text(folder: Path, lines: int) -> tuple[str, str]:
 
 
 def memory() -> float:
-    """The most memory that the process has had, in MiB."""
+    """The peak memory of the process so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
-    """Print what padding to few shapes costs in each way to make batches."""
+    """Print what padding to few shapes costs for each way to make batches."""
     table = Table(["batches", "number", "programs", "not chosen", "padding", "for shapes"])
     for way, options in WAYS.items():
         for sort in ("trg", "src", "none"):

@@ -1,35 +1,35 @@
-"""Translating beside Marian and CTranslate2: whole jobs, second calls, single lines, programs, memory, and
-what the company of other lines changes.
+"""Translating, compared with Marian and CTranslate2: whole jobs, second calls, single lines, programs,
+memory, and what the company of other lines changes.
 
-Tables, by ``--tables``; rows take turns in rounds, and ratios are taken within a round:
+Tables (``--tables``); rows take turns in rounds, and ratios are taken within a round:
 
-- ``jobs``: a process from its start to its end, for each of ``--lines``. Ours starts with an empty
-  compilation cache, and once more with the one that this left; "warm is faster" and "empty is faster" say how
-  many times as long a peer takes as these. MiB is the most memory that a process had.
-- ``calls``: a second call in one process, lines of mixed lengths, which peers search in batches of
-  sentences of like length. Ours is given all lines and fills its rows whatever the batch, but for batches
-  of 1: each line is then a call of its own, and ours makes as many at once as it has threads, as peers
-  search as many batches at once. Marian starts anew each time, so its own count of seconds is taken, which
-  begins after loading (``--stat-freq``).
-- ``latency``: lines by themselves, median and 95th percentile (Marian: one thread, the time between the
-  lines that it prints); then the time from the start of a process to its first translated line, with an
-  empty and a warm cache, and without that of ``import jax`` alone (CTranslate2: a whole process for a line).
-- ``programs``: what ours compiles for the lines of ``calls``, and the most memory that the process had.
-- ``company``: how many of the lines of ``calls`` are translated otherwise in calls of ``--batches`` lines
-  than all in one call; by peers in batches of so many, and not of ``--mini-batch``.
+- ``jobs``: a process from its start to its end, for each of ``--lines``. Ours runs with an empty compilation
+  cache, and again with the cache that this run left; "warm is faster" and "empty is faster" say how many
+  times as long a peer takes as these two. MiB is the peak memory of a process.
+- ``calls``: a second call in one process, with lines of mixed lengths, which peers search in batches of
+  sentences of similar length. Ours is given all lines and fills its rows whatever the batch. Batches of 1
+  are an exception: each line is then a separate call, and ours makes as many calls in parallel as it has
+  threads, as peers search as many batches in parallel. Marian is restarted each time, so its own count of
+  seconds is taken, which begins after loading (``--stat-freq``).
+- ``latency``: single lines, median and 95th percentile (Marian: one thread, the time between the lines that
+  it prints); then the time from the start of a process to its first translated line, with an empty and a
+  warm cache, and less that of ``import jax`` alone (CTranslate2: a whole process for a line).
+- ``programs``: what ours compiles for the lines of ``calls``, and the peak memory of the process.
+- ``company``: how many of the lines of ``calls`` are translated differently in calls of ``--batches`` lines
+  than in one call with all lines; for peers, in batches of this size than in batches of ``--mini-batch``.
 
 Every peer has its best setting: CTranslate2 runs with as many workers as threads and with one worker, and
-the better row counts; "2 x 1" is two workers of one thread each. int8 is Marian's own type for this
-processor, in a file that Marian and ours read, and CTranslate2's own. A ratio is to ours of the same
-precision; "same" is the share of lines equal to ours of the first row. A row that a peer cannot do is left
-out, and a line says why.
+the better row is shown; "2 x 1" is two workers of one thread each. int8 is Marian's own type for this
+processor, in a file that Marian and ours read, and CTranslate2's own. A ratio is to ours in the same
+precision; "same" is the share of lines equal to those of the first row of ours. A row that a peer cannot do
+is left out, and a line says why.
 
 Models (``--models``) are made, not trained, as ``benchmarks.copying`` describes: random parameters, some of
 which are set so that translations are copies of their sources and end by themselves. A minute of training
-would not teach as much, and the larger ones cannot be trained here. Each word has a probability of about
-0.8, so beams have alternatives to weigh. Lengths of sources are spread as in Europarl; a word ``stop``
-within most of them ends the translation, so that it has 0.4 to 1 times as many words. All who translate do
-the same work, and nothing bounds it. ``small`` is a transformer 256/8/1024/3+3, V 2,000; ``opus``
+would not teach as much, and the larger models cannot be trained here. Each word has a probability of about
+0.8, so beams have alternatives to weigh. Source lengths are distributed as in Europarl; a word ``stop``
+within most sources ends the translation, so that it has 0.4 to 1 times as many words. All programs do the
+same work, and nothing bounds it. ``small`` is a transformer 256/8/1024/3+3, V 2,000; ``opus``
 512/8/2048/6+6, V 58,000, tied; ``student`` 256/8/1536, 6 layers and 2 SSRU layers, V 32,000, tied, without
 and with a shortlist; ``s2s`` GRU 256/512, V 2,000. Or give a model, its vocabularies and a text.
 """
@@ -85,7 +85,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def measuring(given: argparse.Namespace) -> Measuring:
-    """How to measure, by the options."""
+    """How to measure, according to the options."""
     return Measuring(
         programs=find_programs(given),
         precisions=given.precisions,
@@ -102,7 +102,7 @@ def measuring(given: argparse.Namespace) -> Measuring:
 
 
 def tasks(given: argparse.Namespace, folder: Path, lines: int) -> Iterator[Task]:
-    """What is translated, by the options."""
+    """What is translated, according to the options."""
     if given.model is not None:
         yield given_task(given.model, given.vocabs, given.input, given.shortlist, folder, lines)
         return

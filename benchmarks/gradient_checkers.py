@@ -1,9 +1,9 @@
-"""Checkers of gradients, PyTorch's, JAX's, Autograd's and ours, on wrong rules.
+"""Gradient checkers, PyTorch's, JAX's, Autograd's and ours, on wrong rules.
 
 The rules are those of ``tests/mgraph/gradcheck/public_mistakes.py``, mistakes that public projects made.
 Every checker gets the same function with the same rule, at values that a test would draw (``ordinary``) and
-at values where the mistake shows (``telling``). Only the rule of ``Sinc`` is right. Then: the smallest
-relative error that each of them sees, and what only PyTorch's arrays allow.
+at values where the mistake shows (``telling``). Only the rule of ``Sinc`` is right. More tables show the
+smallest relative error that each checker sees, and mistakes that only PyTorch's tensors allow.
 
 Needs ``pip install torch autograd``. (https://download.pytorch.org/whl/cpu has PyTorch without CUDA.)
 """
@@ -122,14 +122,14 @@ def by_mgraph(operator: type[NaryNodeOp], arrays: Arrays) -> str:
 
 
 def of_floats(operator: type[NaryNodeOp], arrays: Arrays) -> tuple[Function, Arrays]:
-    """The operator as a function of its children of floating point types alone."""
+    """The operator as a function of its floating-point children alone."""
     function = public_mistakes.custom_vjp(operator)
     floats = [a for a in arrays if a.dtype.kind == "f"]
     return (lambda *given: function(*given, *arrays[len(floats) :])), floats
 
 
 def mistakes() -> None:
-    """What each checker says of each mistake."""
+    """What each checker says about each mistake."""
     table = Table(["wrong rule", *CHECKERS, "mgraph"], width=32)
     for name, cases in {"ordinary": public_mistakes.ORDINARY, "telling": public_mistakes.TELLING}.items():
         for operator, arrays in cases.items():
@@ -199,7 +199,7 @@ def of_other_types() -> None:
 
 
 def of_tensors_only() -> None:
-    """What arrays of JAX's do not allow, or leave to JAX."""
+    """Mistakes that JAX's arrays do not allow, or leave to JAX."""
     import torch
 
     class Overwriting(torch.autograd.Function):

@@ -1,11 +1,11 @@
 """Dynamic graphs: recording, the structure key, a page of the graph, what a cached run costs on the host, and
 the first compile.
 
-A chain of ``x = tanh(affine(x, W, b)) * 0.5 + x``, batch 32, dimension 64, with so many nodes, beside the
-same function and its ``jax.value_and_grad`` in plain JAX under ``jax.jit``. Then graphs as models make them:
-a training step of a 6+6-layer transformer, a GRU over 16 and over 128 steps.
+Chains of ``x = tanh(affine(x, W, b)) * 0.5 + x`` with ``--nodes`` nodes, batch 32, dimension 64, compared
+with the same function and its ``jax.value_and_grad`` in plain JAX under ``jax.jit``. Then graphs as models
+make them: a training step of a 6+6-layer transformer, a GRU over 16 and over 128 steps.
 
-Marian in C++ has no such loop to be called from here. Version 1.12 needed 2 ms to record the chain of 2,000
+Marian in C++ has no such loop to call from here. Version 1.12 needed 2 ms to record the chain of 2,000
 nodes and 42 ms for its backprop, on two AVX-512 cores on which plain JAX's compiled run took 15 ms.
 """
 
@@ -36,12 +36,12 @@ US, MS = 1e6, 1e3
 
 
 class Workload(NamedTuple):
-    """A graph, and the same in plain JAX if that is written here."""
+    """A graph, and its equivalent in plain JAX if there is one."""
 
     name: str
     record: Callable[[ExpressionGraph], Node]
     plain: Callable[[dict[str, Any], Any], Any] | None = None
-    """The sum of the last node and that node, by parameters of the graph's names and ``x``."""
+    """Takes parameters, named as in the graph, and ``x``; returns the sum of the last node, and that node."""
 
 
 def first_value() -> Any:
@@ -50,7 +50,7 @@ def first_value() -> Any:
 
 
 def chain(nodes: int) -> Workload:
-    """The chain of about so many nodes; four of them are a link."""
+    """The chain of about this many nodes; a link has four."""
     links = max(1, nodes // 4)
 
     def record(graph: ExpressionGraph) -> Node:
@@ -71,7 +71,7 @@ def chain(nodes: int) -> Workload:
 
 
 def gru(steps: int) -> Workload:
-    """A GRU of 128 units over so many steps, batch 16."""
+    """A GRU of 128 units over this many steps, batch 16."""
 
     def record(graph: ExpressionGraph) -> Node:
         xs = graph.constant((steps, 16, 128), inits.from_value(0.1))
@@ -103,7 +103,7 @@ def transformer(batch: int = 8, length: int = 24) -> Workload:
 
 
 class Subject:
-    """A workload on a graph of its own, compiled."""
+    """A workload on its own graph, compiled."""
 
     def __init__(self, workload: Workload) -> None:
         self.name, self._record = workload.name, workload.record
@@ -128,7 +128,7 @@ class Subject:
             self.plain_seconds = time.perf_counter() - start
 
     def record(self) -> float:
-        """Seconds to forget the graph and record it anew."""
+        """Seconds to clear the graph and record it again."""
         start = time.perf_counter()
         self._graph.clear()
         self._record(self._graph)
@@ -148,14 +148,14 @@ class Subject:
             return time.perf_counter() - start
 
     def backprop(self, rebuild: bool) -> Any:
-        """The gradients, of what is recorded or of a graph that is recorded anew."""
+        """The gradients of the recorded graph; with ``rebuild``, it is first recorded again."""
         if rebuild:
             self.record()
         self._graph.backprop()
         return [node.grad() for node in self._trained]
 
     def rebuilt_programs(self) -> int:
-        """How many programs a graph that is recorded anew compiles."""
+        """How many programs are compiled for a graph that is recorded again."""
         before = mgraph.compile_stats()
         self.backprop(rebuild=True)
         return (mgraph.compile_stats() - before).misses
@@ -164,10 +164,10 @@ class Subject:
 def handed_over(call: Callable[[], Any]) -> float:
     """Seconds until a call has handed its program to the device.
 
-    The wait for what it computes is not counted, unless JAX computes small programs at once, which every
-    candidate then does. The call comes after one of its own kind, not after that of another candidate, which
-    may leave the processor's caches better or worse; what that one gave is let go of as the new results
-    replace it, as in a loop.
+    The wait for its results is not counted, unless JAX runs small programs synchronously, which it then does
+    for every candidate. The timed call follows one of the same candidate, because another candidate might
+    leave the processor's caches in a better or worse state. The earlier results are freed as the new ones
+    replace them, as in a loop.
     """
     results = jax.block_until_ready(call())
     start = time.perf_counter()
@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=15, help="of the runs (%(default)s)")
     parser.add_argument("--chains-only", action="store_true", help="leave the models' graphs out")
     given = parser.parse_args()
-    # What is compiled here is compiled in earnest.
+    # Programs must be compiled here, not read from a cache.
     jax.config.update("jax_enable_compilation_cache", False)
     devices.start()
     print_machine(rounds=given.rounds)

@@ -6,7 +6,7 @@ each task and seed FOLDER gets the validation cross-entropies, per word in nats;
 made of them.
 
 Tasks: ``numbers``, English number words to German ones; and, with ``--corpus DIR --vocab FILE``, the files
-DIR/train.de, train.en, dev.de and dev.en. What has been trained already is not trained again.
+DIR/train.de, train.en, dev.de and dev.en. Finished trainings are not repeated.
 """
 
 from __future__ import annotations

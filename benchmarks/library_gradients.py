@@ -1,6 +1,6 @@
-"""Custom rules of other libraries as our witnesses see them.
+"""Custom rules of other libraries, as our witnesses see them.
 
-Needs ``pip install ott-jax optax distrax jaxopt lineax flash-attention-jax``; what is not there is left out.
+Needs ``pip install ott-jax optax distrax jaxopt lineax flash-attention-jax``; missing ones are left out.
 """
 
 from __future__ import annotations

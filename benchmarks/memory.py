@@ -1,13 +1,13 @@
-"""Peak memory of training and of decoding, beside Marian, plain JAX and CTranslate2, at equal batches.
+"""Peak memory of training and decoding, compared with Marian, plain JAX and CTranslate2, at equal batches.
 
-``process``: the most that a process had, everything counted; the first row is what Python and JAX take. What
-compiles needs more: "programs from a cache" is a second process, after the first has compiled what the epoch
-needs. By XLA's analysis of the program for the largest batch: ``state``, the parameters and what an optimizer
-keeps of them, and ``step``, all that an update needs besides. ``GPU``: the most that was in use there, where
+``process``: the peak of a process, everything counted; the first line is what Python and JAX take. A process
+that compiles needs more: "programs from a cache" is a second process, after the first has compiled what the
+epoch needs. By XLA's analysis of the program for the largest batch: ``state``, the parameters and what an
+optimizer keeps for them, and ``step``, all that an update needs besides. ``GPU``: the peak of its memory, if
 there is one.
 
-Marian's threads each take a batch of their own, with parameters of their own; CTranslate2's share one. What
-is decoded with are models that nobody trained, which would never end: a translation is as long as its source.
+Marian's threads each take their own batch, with their own parameters; CTranslate2's share one. Decoding is by
+untrained models, which would never end: a translation is as long as its source.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nmt.training.setup import load_or_create_vocabs, new_model
 
 MIB = 1 << 20
 LINES = 128
-"""That are translated."""
+"""Lines to translate."""
 FIRST = "mgraph"
 """The row that fills the cache of the next one."""
 TRAINERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -53,7 +53,7 @@ class Peers(NamedTuple):
 
 
 def training(options: Mapping[str, Any], peers: Peers, updates: int, folder: Path) -> None:
-    """Print what so many updates need."""
+    """Print the memory that this many updates need."""
     table = Table(["training", "process MiB", "state MiB", "step MiB", "GPU MiB", "largest batch"])
     for threads in sorted({1, peers.threads}) if peers.programs.pymarian else ():
         given = {**options, "after_batches": updates, "disp_freq": "1u"}
@@ -70,7 +70,7 @@ def training(options: Mapping[str, Any], peers: Peers, updates: int, folder: Pat
 def _trained(
     options: Mapping[str, Any], trainer: str, threads: int, updates: int, folder: Path, *, fill: bool
 ) -> dict[str, Any]:
-    """What a process in which ours or plain JAX trains says of its memory, before it fills the cache."""
+    """The memory of a process in which ours or plain JAX trains, before it fills the cache."""
     own = {**options, "model": str(folder / "none.npz"), "no_reload": True}
     own["cpu_threads"] = threads if jax.default_backend() == "cpu" else 0
     own["compilation_cache"] = str(folder / "cache")
@@ -88,7 +88,7 @@ def _trained(
 
 
 def decoding(options: Mapping[str, Any], peers: Peers, beams: Sequence[int], folder: Path) -> None:
-    """Print what decoding needs, by each size of beam."""
+    """Print the memory that decoding needs, for each beam size."""
     table = Table(["decoding", *(f"beam {beam}, MiB" for beam in beams)])
     model, text = folder / "decoder.npz", folder / "lines.txt"
     lines = _lines(Path(options["train_sets"][0]), options["max_length"])
@@ -133,7 +133,7 @@ def _lines(path: Path, longest: int) -> list[str]:
 def _ctranslate2(
     lines: Sequence[str], model: Path, options: Mapping[str, Any], peers: Peers, beam: int, folder: Path
 ) -> float:
-    """MiB of CTranslate2, which is handed the batches one by one, to bound their lengths."""
+    """MiB of CTranslate2, which is given the batches one by one, to bound their lengths."""
     size = options["mini_batch"]
     requests: list[dict[str, Any]] = []
     for first in range(0, len(lines), size):

@@ -1,9 +1,9 @@
-"""Every operator, forward and backward, beside its twin in jax.numpy.
+"""Every operator, forward and backward, compared with its twin in jax.numpy.
 
 Ours is the operator with its hand-written rule, recorded and compiled; the twin is what one would write for
 it in jax.numpy, differentiated by ``jax.vjp``. Both give the same results, which is checked first. "backward"
 is the program that computes the gradients by all inputs, with as much of the forward pass as they need.
-Ratios are times of ours by those of the twin, taken within a round; the slowest come last.
+Ratios are the times of ours over those of the twin, taken within a round; the slowest come last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nmt.runtime import devices
 
 TWINS = [*elementwise.TWINS, *shapes.TWINS, *reductions.TWINS]
 COMPUTE_NOTHING = ("callback", "checkpoint", "choose", "constant_like", "debug", "get", "remove_as_root")
-"""Operators that name, choose or watch values that are there."""
+"""Operators that only name, choose or watch existing values."""
 MS = 1e3
 
 
@@ -45,7 +45,7 @@ def without_twin() -> list[str]:
 
 
 def measured(twins: list[Twin], make: Callable[[Twin], Pair], rounds: int, least: float) -> list[Row]:
-    """A row for each twin; a round repeats what is quicker than ``least`` seconds."""
+    """A row for each twin; a round repeats it if it takes less than ``least`` seconds."""
     rows = []
     for twin in twins:
         pair = make(twin)
@@ -66,7 +66,7 @@ def _repeated(run: Callable[[], Any], times: int) -> Callable[[], Any]:
 
 
 def show(direction: str, rows: list[Row], all_rows: bool) -> None:
-    """Print the rows, the slowest last, and how many are how slow."""
+    """Print the rows, the slowest last, and how many are quicker or slower than their twins."""
     print()
     table = Table([f"{direction}, ms", "ours", "jax.numpy", "ratio"], width=30)
     for row in sorted(rows, key=lambda row: row.ratio.median):
@@ -96,7 +96,7 @@ def main() -> None:
     twins = [twin for twin in TWINS if not given.only or twin.name in given.only]
     if not twins:
         parser.error(f"no operator of these: {' '.join(given.only)}")
-    # As every command does: on the CPU freed memory is kept, or its pages would be most of what is measured.
+    # As every command does, to keep freed memory on the CPU: else mapping pages would take most of the time.
     devices.start()
     print_machine(rounds=given.rounds, operators=len({twin.name for twin in twins}))
     print(f"nothing to measure: {', '.join(COMPUTE_NOTHING)}")

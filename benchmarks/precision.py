@@ -1,9 +1,9 @@
-"""What int8 and 16 bits cost, beside Marian's own int8 of the same model: scores of words, and translations.
+"""What int8 and 16 bits cost, compared with Marian's own int8 of the same model: word scores, translations.
 
-All score the same texts: mgraph in each precision, also from an intgemm8 file made of the model, and Marian
-itself from both. Each row is held against the float32 of its own program, word by word: the mean and the
+All rows score the same texts: mgraph in each precision, also from an intgemm8 file made from the model, and
+Marian itself from both. Each row is compared with float32 of the same program, word by word: the mean and the
 largest change, the change of the mean, and the perplexity. All translate the sources, too: BLEU and chrF of
-the translations (sacreBLEU), and how many are those of float32.
+the translations (sacreBLEU), and how many equal those of float32.
 
     python -m benchmarks.precision --model model.npz --vocabs V V --texts test.de test.en
 """

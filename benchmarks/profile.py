@@ -1,8 +1,8 @@
-"""Which operators the time of updates and translations goes to, kernel by kernel, on one thread of the CPU.
+"""Which operators the time of updates and translations goes to, kernel by kernel, on one CPU thread.
 
-A row for each operator in whose scope a kernel was traced, forwards and ``backwards``; ``products`` are those
-of matrices, of all operators, which XLA compiles by themselves. ``ms``: of one update, of one line, or of all
-lines of a call. ``without profiler`` is the whole otherwise. Kernels cover neither Python nor waiting.
+A row for each operator in whose scope a kernel was traced, forwards and ``backwards``; ``products`` are the
+matrix products of all operators, which XLA compiles separately. ``ms``: for one update, one line, or all
+lines of a call. ``without profiler``: the whole, not profiled. Kernels include neither Python nor waiting.
 
     python -m benchmarks.profile --models transformer-small s2s-gru --decoding small --batches 1 64
 """
@@ -24,13 +24,13 @@ from benchmarks.measuring.options import natural
 from benchmarks.training.models import add_options, training_options
 
 SKIPPED = 8
-"""Batches before those that count."""
+"""Batches before the timed ones."""
 ROWS = 14
-"""Of a table; the rest is summed up."""
+"""The most rows of a table; the rest is summed up."""
 
 
 def updates(model: str, given: argparse.Namespace, folder: Path) -> None:
-    """Print what the operators of a model's updates take."""
+    """Print the time that the operators of a model's updates take."""
     options = training_options(model, given, folder)
     options |= {"model": str(folder / "none.npz"), "no_reload": True, "cpu_threads": 1}
     options["compilation_cache"] = "none"
@@ -39,7 +39,7 @@ def updates(model: str, given: argparse.Namespace, folder: Path) -> None:
     child = Child("benchmarks.training.child", json.dumps(task), environment=dump_to(dumped))
     try:
         child.ask("prepare")
-        child.ask("run")  # the memory that updates need is mapped for the first time
+        child.ask("run")  # maps the memory that updates need
         plain = child.ask("run")
         found = child.ask("profile", dumped=str(dumped))
     finally:
@@ -50,7 +50,7 @@ def updates(model: str, given: argparse.Namespace, folder: Path) -> None:
 
 
 def translations(model: str, precision: str, batch: int, given: argparse.Namespace, folder: Path) -> None:
-    """Print what the operators of a model's translations take."""
+    """Print the time that the operators of a model's translations take."""
     task = next(made_tasks(model, folder, given.lines))
     options = {**task.own_options(precision), "cpu_threads": 1, "compilation_cache": "none"}
     dumped = folder / f"{model}.{precision}.{batch}.programs"

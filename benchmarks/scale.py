@@ -1,19 +1,18 @@
 """How cost grows: with layers, length, vocabulary and batch, in training and decoding; and with devices.
 
 A transformer of 2+2 layers of 128, 8,000 words, 32 sentences of 24 words; in each table one of these numbers
-changes. "of the first" is the ratio to the first row, taken within a round: linear growth where it doubles
-with what doubles. "TFLOP/s" and "% of peak" are those of ``benchmarks.train``. Decoding is with a beam of 4,
-as many words as the source has, by a model that nobody trained.
+changes. "of the first" is the ratio to the first row, taken within a round: growth is linear if it doubles
+when the number doubles. "TFLOP/s" and "% of peak" are those of ``benchmarks.train``. Decoding is by an
+untrained model, with a beam of 4 and as many words as the source has.
 
-Last, updates that devices share: one device, all of them with the parameters on each, all of them with the
-parameters divided (``--shard-state``), all of them as one group (``--tensor-parallel``), and how much memory
-each device then needs. Words a second are those of all devices together. On GPUs (``--gpu``) more devices are
-to be faster. Devices of a CPU share its cores: there a ratio of 1 is ideal, and what is above it is what
-sharing costs.
+Last, updates that devices share: one device, all devices with the parameters on each, all with the parameters
+divided (``--shard-state``), all as one group (``--tensor-parallel``), and how much memory each device then
+needs. Words a second are those of all devices together. On GPUs (``--gpu``) more devices should be faster.
+Devices of a CPU share its cores: there a ratio of 1 is ideal, and anything above it is the cost of sharing.
 
 ``--expected`` prints the tables of docs/scale.md instead: what updates exchange, and how they scale, by
-arithmetic. ``--exchanged`` compiles updates for so many devices of the CPU (``--devices``), reads from the
-programs what they exchange, and prints it beside the arithmetic.
+arithmetic. ``--exchanged`` compiles updates for devices of the CPU (as many as ``--devices`` says), reads
+from the programs what they exchange, and prints it next to the arithmetic.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Size(NamedTuple):
     batch: int = 32
 
     def model_options(self, dim: int = 128, **other: Any) -> ModelOptions:
-        """Of a transformer; ``other`` options in place of these."""
+        """The options of a transformer; ``other`` options override them."""
         own = {
             "type": "transformer",
             "dim_emb": dim,
@@ -85,7 +84,7 @@ class Size(NamedTuple):
 
 
 class Arithmetic(NamedTuple):
-    """In which numbers is computed, and how fast at most."""
+    """The type to compute in, and its peak rate."""
 
     precision: str
     peak: float | None
@@ -101,7 +100,7 @@ AXES: dict[str, tuple[int, ...]] = {
 
 
 def learner(options: ModelOptions, precision: str, placement: Placement = ONE_DEVICE) -> Learner:
-    """What trains a new model."""
+    """The learner of a new model."""
     objective = Objective(create_model(options, seed=1), LossOptions(0.1), Type(precision))
     step = UpdateStep(Adam(1e-4, clip_norm=1.0))
     return Learner(objective, step, seed=1, smoothing=1e-4, placement=placement)
@@ -130,8 +129,8 @@ def decoding(size: Size) -> Callable[[], Any]:
 
 
 def second_of(run: Callable[[], Any]) -> Callable[[], float]:
-    """Seconds of the second of two runs: the first one waits until what ran before, which may be much larger,
-    has given its memory back."""
+    """Seconds of the second of two runs: the first one waits until the candidate before it, which may be much
+    larger, has given its memory back."""
 
     def seconds() -> float:
         jax.block_until_ready(run())
@@ -176,7 +175,7 @@ def show_growth(
 def show_devices(
     used: Sequence[jax.Device], size: Size, options: ModelOptions, arithmetic: Arithmetic, rounds: int
 ) -> None:
-    """Print what updates cost that devices share."""
+    """Print the cost of updates that devices share."""
     placements = {
         "one device": ONE_DEVICE,
         f"{len(used)} devices, shared": SharedPlacement(used),

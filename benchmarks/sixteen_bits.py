@@ -1,10 +1,10 @@
-"""Training in 16 bits beside float32: the curves of a transformer.
+"""Training in 16 bits compared with float32: the curves of a transformer.
 
 A transformer is trained from the same parameters, on the same batches with the same dropout, in float32, in
 bfloat16, and in float16 with the cost scaling of ``--fp16``, on the files CORPUS/train.de, train.en, dev.de
 and dev.en. For each precision and seed FOLDER gets the validation cross-entropies, per word in nats, computed
-in float32 from the float32 parameters; then a table and a picture are made of them. What has been trained
-already is not trained again. On most CPUs 16 bits take several times as long as float32.
+in float32 from the float32 parameters; then a table and a picture are made of them. Finished trainings are
+not repeated. On most CPUs 16 bits take several times as long as float32.
 """
 
 from __future__ import annotations

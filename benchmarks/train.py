@@ -1,24 +1,24 @@
-"""Training beside Marian and beside plain JAX: words a second after warm-up, and over the first epochs.
+"""Training, compared with Marian and plain JAX: words a second after warm-up, and over the first epochs.
 
-Every row trains the same model on the same batches (Marian on several threads trains on as many at once, each
-an update, and ends them in another order). Words are those of the target, padding not counted and ``</s>``
-counted, as in Marian's log.
+Every row trains the same model on the same batches (with several threads, Marian trains on as many batches in
+parallel, each an update, and ends them in another order). Words are target words, without padding but with
+``</s>``, as in Marian's log.
 
-First table: so many updates (``--updates``) after those that are skipped (``--skipped``), in which Marian's
-threads map their memory. Compiling and loading come before the clock starts, too, and so does a run of the
-same updates in which ours and plain JAX map theirs; batches have the shapes of a long training; rows take
-turns, in rounds. A batch that a thread of Marian has begun counts when it ends, so few updates tell little:
-half of an epoch moves by a few percent.
+First table: ``--updates`` updates after the ``--skipped`` ones, in which Marian's threads map their memory.
+Compiling and loading come before the clock starts, too, and so does a run of the same updates in which ours
+and plain JAX map their memory. Batches have the shapes of a long training; rows take turns, in rounds. A
+batch that a thread of Marian has begun counts when it ends, so few updates tell little: half of an epoch
+varies by a few percent.
 
-Second table: three epochs from nothing, by the command that a user gives: the first from the start of the
-process, then the second and the third, all compiling counted; with an empty compilation cache, and once more
-with the cache that this left.
+Second table: three epochs from scratch, with the command that a user would run: the first from the start of
+the process, then the second and the third, all compiling counted; with an empty compilation cache, and again
+with the cache that this run left.
 
 "TFLOP/s" counts the operations that the model needs (``benchmarks.training.work``); "% of peak" is their
-share of what the chip can do (``benchmarks.measuring.chips``), empty for an unknown one without ``--peak``.
-``--precision`` is ours alone: Marian and plain JAX compute in float32.
+share of the chip's peak (``benchmarks.measuring.chips``), empty for an unknown chip without ``--peak``.
+``--precision`` is for ours alone: Marian and plain JAX compute in float32.
 
-"times Marian" is against Marian with as many threads (for a GPU: with the most), "times plain JAX" against
+"times Marian" compares with Marian with as many threads (for a GPU: with the most), "times plain JAX" with
 the step written by hand; both are ratios of speeds, taken within a round.
 """
 
@@ -59,11 +59,11 @@ COLD, WARM = "mgraph, cache empty", "mgraph, cache warm"
 EPOCHS = 3
 """Epochs of the second table."""
 EPOCH = "Starting data epoch {} "
-"""In the line of the log after the epoch before."""
+"""In the log line that follows the epoch before."""
 
 
 class Row(NamedTuple):
-    """Who trains, with how many threads; 0 for a GPU."""
+    """A trainer, and its number of threads; 0 for a GPU."""
 
     trainer: str
     threads: int
@@ -77,15 +77,15 @@ class Job(NamedTuple):
     """A model to train, and how long."""
 
     options: dict[str, Any]
-    """Of training, by attribute name."""
+    """Options of training, by attribute name."""
     precision: str
-    """In which ours computes."""
+    """The type in which ours computes."""
     peak: float | None
-    """The most TFLOP/s of the chip."""
+    """The chip's peak, in TFLOP/s."""
     marian: str
     """The program; empty if there is none."""
     threads: tuple[int, ...]
-    """For Marian."""
+    """Threads of Marian's rows."""
     own_threads: tuple[int, ...]
     """For ours and plain JAX: the same, or 0 for a GPU."""
     plain: bool
@@ -96,7 +96,7 @@ class Job(NamedTuple):
 
 
 def compare_updates(job: Job, rounds: int) -> int:
-    """Print the first table; the target words of an epoch."""
+    """Print the first table; returns the target words of an epoch."""
     marian = [Row(MARIAN, threads) for threads in job.threads if job.marian]
     own = [Row(OURS, threads) for threads in job.own_threads]
     if job.plain:
@@ -144,8 +144,8 @@ def _child(job: Job, row: Row) -> Iterator[Child]:
 
 
 def _seconds_per_word(child: Child) -> float:
-    """Of the second of two runs: in the first, memory is mapped for all shapes, and again after the other
-    rows' turns, for which it was given back."""
+    """Seconds per word of the second of two runs. The first maps memory for all shapes, which was given back
+    for the turns of the other rows."""
     child.ask("run")
     found = child.ask("run")
     child.ask("rest")

@@ -35,7 +35,7 @@ by_jax = jax.grad(lambda v: function.pure({}, [v])[0, 0])(jnp.full((1, 1), 2.0))
 by_hand = jax.grad(lambda v: v * 3.0 + jnp.sin(v))(2.0)
 assert f"{float(by_jax[0, 0]):.5f}" == f"{float(by_hand):.5f}" == "2.58385"
 
-# A loss and an optimizer: the graph is recorded anew, the parameter stays.
+# A loss and an optimizer: the graph is recorded again, the parameter stays.
 graph.clear()
 y = graph.constant((1, 1), inits.from_value(3))
 actual = graph.constant((1, 1), inits.from_value(6))

@@ -1,4 +1,4 @@
-"""Operators of your own, in a file of your own: a class each, nothing to register.
+"""Your own operators, in your own file: a class each, nothing to register.
 
 ``SinNodeOp`` is the example of Marian's page on operations, ``LogitNodeOp`` that of the older code notes.
 """
@@ -35,7 +35,7 @@ class LogitNodeOp(UnaryNodeOp):
 
 
 class ScaleNodeOp(UnaryNodeOp):
-    """``factor * x``. An annotated attribute is a field: two nodes with unequal factors stay apart."""
+    """``factor * x``. An annotated attribute is a field: nodes with different factors stay separate."""
 
     type = "scale"
     factor: float
@@ -48,7 +48,7 @@ class ScaleNodeOp(UnaryNodeOp):
 
 
 def scaled_wave(x: Node, factor: float) -> Node:
-    """The expression operator that users call: here also the place for checks and shortcuts."""
+    """The expression operator that users call, and the place for checks and shortcuts."""
     wave = SinNodeOp(x)
     return wave if factor == 1 else ScaleNodeOp(wave, factor=factor)
 
@@ -68,7 +68,7 @@ print(check_gradients(top))
 assert check_gradients(top).ok
 
 
-# A wrong rule is found.
+# The check finds a wrong rule.
 class WrongLogitNodeOp(LogitNodeOp):
     """The rule without its second factor."""
 

@@ -1,12 +1,12 @@
 """A gradient that every Marian transformer was trained with, and that is wrong.
 
-Layer normalization is ``y = gamma h + beta``, where h is the row x with its mean taken off and divided by its
-deviation s. With a for the adjoint, Marian's gradient by x is
+Layer normalization is ``y = gamma h + beta``, where h is the row x minus its mean, divided by its deviation
+s. With a for the adjoint, Marian's gradient by x is
 
     gamma (a - mean(a) - h mean(a h)) / s
 
-on CPU and GPU alike. Training works, the loss falls, nobody sees it. Written as an operator of one's own, the
-rule is below, as short as on paper; the checker needs a second to say what is wrong with it, and when.
+on CPU and GPU alike. Training works, the loss falls, and nobody notices. Below, the rule is written as a
+user's operator, as short as on paper; the checker needs a second to say what is wrong with it, and when.
 """
 
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class MarianLayerNorm(NaryNodeOp):
 
 
 class LayerNorm(MarianLayerNorm):
-    """The right rule: gamma is a part of what h receives, and goes into the means."""
+    """The right rule: gamma is part of h's adjoint, and so goes into the means."""
 
     type = "layer_norm"
 
@@ -71,8 +71,8 @@ print(f"The same with gamma inside of the means.\n{right}")
 by_x, by_gamma, by_beta = trained.checks
 assert fresh.ok and right.ok
 assert not by_x.ok and by_gamma.ok and by_beta.ok
-assert by_x.jax_difference > 0.1  # no rounding: more than a tenth of the largest gradient
+assert by_x.jax_difference > 0.1  # not rounding: more than a tenth of the largest gradient
 
-# The built-in operator has the right rule; "marian" is for who must repeat a training of Marian's.
+# The built-in operator has the right rule; "marian" is for those who must repeat Marian's training.
 assert check_gradients(layer_norm, values=point).ok
 assert not check_gradients(layer_norm, values=point, rule_set="marian").ok

@@ -6,7 +6,7 @@ from pathlib import Path
 import mgraph
 from mgraph import ExpressionGraph, inits
 
-# Prefixes of the names of parameters say what belongs together: an encoder with two layers, and the output.
+# Prefixes of parameter names say what belongs together: an encoder with two layers, and the output.
 graph = ExpressionGraph()
 x = graph.constant((4, 8), inits.from_value(0.5))
 for layer in ("encoder_l1", "encoder_l2"):

@@ -1,7 +1,7 @@
-"""Patterns and rewriting: a graph as one writes it down, and as it should be computed.
+"""Patterns and rewriting: a graph as you write it down, and as it should be computed.
 
 ``optimize`` applies rules until none fits: here it finds softmax cross-entropy, ``affine`` and transposed
-products in naive code. Rules of one's own are a pattern and a function.
+products in naive code. Your own rules are a pattern and a function.
 """
 
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ random = np.random.default_rng(1)
 
 
 def naive_loss(graph):
-    """A classifier written without a thought for numbers."""
+    """A classifier written without a thought for numerics."""
     x = graph.constant((4, 3), inits.from_tensor(random.standard_normal((4, 3))))
     labels = graph.constant((4, 1), inits.from_vector([0, 4, 2, 2]), "uint32")
     w, b = graph.param("W", (5, 3)), graph.param("b", (1, 5), inits.zeros())
@@ -27,14 +27,14 @@ def naive_loss(graph):
     return -mgraph.mean(mgraph.log(mgraph.gather(p, -1, labels)))
 
 
-# As it stands it overflows: exp(1000) is no float32.
+# As written, it overflows: exp(1000) does not fit into a float32.
 graph = ExpressionGraph()
 loss = naive_loss(graph)
 graph.backprop()
 print("as written:", loss.scalar())
 assert not np.isfinite(loss.scalar())
 
-# Rewritten, it does not; the node is the same one.
+# Rewritten, it does not; the node stays the same.
 random = np.random.default_rng(1)
 graph = ExpressionGraph()
 loss = naive_loss(graph)
@@ -54,7 +54,7 @@ for match in Op(GatherNodeOp, Op(SoftmaxNodeOp, Label("x")), Label("labels")).fi
     print(f"{match.root} picks from the softmax of {match.x.name!r}")
 
 
-# A composite operator of one's own, and the rule that lowers it to core operators.
+# Your own composite operator, and the rule that lowers it to core operators.
 class PaddedCellNodeOp(NaryNodeOp):
     """``tanh(x W + h)`` where ``mask`` is 1, and ``h`` where it is 0."""
 

@@ -24,13 +24,13 @@ result = f(*values)
 assert result.shape == shape and float(result[0, 0]) == 9.0
 np.testing.assert_array_equal(f(c=values[2], a=values[0], b=values[1]), result)
 
-# Several results come in order, in arrays of their own.
+# Several results come in order, each in its own array.
 sums, products = graph.function([total, product], [a, b, c])(*values)
 assert float(sums[0, 0]) == 3.0 and float(products[0, 0]) == 9.0
 
 
 def refused(error, call, *args, **named):
-    """The call fails, and before anything runs."""
+    """The call fails before anything runs."""
     try:
         call(*args, **named)
     except error as problem:
@@ -52,7 +52,7 @@ refused(ElementTypeError, f, values[0].astype(np.float64), *values[1:])
 refused(GraphError, graph.function, product, {"a": a, "again": a})
 refused(GraphError, graph.function, product, [total, c])
 
-# The gradient of the graph, by its own rules: c by a and by b, a + b by c.
+# The gradient of the graph, by its own rules: with respect to a and b it is c, to c it is a + b.
 gradients = jax.grad(lambda inputs: jnp.sum(f.pure({}, inputs)))(values)
 for gradient, expected in zip(gradients, (3.0, 3.0, 3.0), strict=True):
     np.testing.assert_array_equal(gradient, np.full(shape, expected, np.float32))

@@ -1,4 +1,4 @@
-"""Bridges: a graph from a plain JAX function and back, a translation model in ONNX and run without JAX."""
+"""Bridges: from a plain JAX function to a graph and back; a translation model in ONNX, run without JAX."""
 
 import tempfile
 from pathlib import Path
@@ -20,7 +20,7 @@ def network(p, x):
     return jax.nn.softmax(hidden @ p["W2"])
 
 
-# Each primitive becomes the operator of the same value and gradient.
+# Each primitive becomes the operator with the same value and gradient.
 graph = ExpressionGraph()
 random = np.random.default_rng(0)
 p = {
@@ -42,7 +42,7 @@ again = graph.function(y, {"x": x}).pure
 np.testing.assert_allclose(again(graph.params().vals(), [x.val()]), y.val(), rtol=1e-6)
 
 with tempfile.TemporaryDirectory() as folder:
-    # To a file that other runtimes run, and to a graph again. The batch stays open.
+    # To a file that other runtimes run, and back to a graph. The batch size stays open.
     writing = ExpressionGraph()
     rows = writing.input("x", (1999, 3))
     weights = {k: writing.param(k, n.shape, inits.from_tensor(n.val())) for k, n in p.items()}

@@ -1,6 +1,6 @@
 """Train a model from scratch, as Marian would: number words from English to German, in a minute or two.
 
-98 % and more of the numbers that were held out come out right, letter for letter.
+At least 98 % of the held-out numbers come out right, letter for letter.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A loop of one's own: Marian's model and loss as a function, updated by optax, on the number words.
+"""Your own training loop: Marian's model and loss as a function, updated by optax, on the number words.
 
 Whatever Marian has no option for goes here: another loss, another optimizer, another order of the data.
 """
@@ -21,7 +21,7 @@ vocab = load_vocab(str(numbers.model_dir() / "vocab.spm"))
 
 
 def padded(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the words of each line, and which of them are no padding; both of shape (rows, length)."""
+    """The ids of the words of each line, and which are not padding; both of shape (rows, length)."""
     words = [vocab.encode(line)[:LENGTH] for line in lines]
     ids = np.array([line + [0] * (LENGTH - len(line)) for line in words], np.int32)
     return ids, np.array([[i < len(line) for i in range(LENGTH)] for line in words], np.float32)

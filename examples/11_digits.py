@@ -1,6 +1,6 @@
 """Digits like those of MNIST, drawn here, and a small convolutional network that tells them apart.
 
-Each image is a drawn digit, moved, slanted, thinned out and covered with noise; the graph is built anew for
+Each image is a drawn digit, moved, slanted, thinned out and covered with noise; the graph is rebuilt for
 every batch, as in Marian, and compiled once.
 """
 

@@ -1,7 +1,7 @@
-"""A language model of characters: a gated recurrent unit over the characters of made sentences, trained in
-seconds, then asked for sentences of its own.
+"""A language model of characters: a gated recurrent unit over the characters of made-up sentences, trained in
+seconds, then asked for its own sentences.
 
-The loop over time is one ``scan`` node, so that compiling takes as long for 60 characters as for 6.
+The loop over time is one ``scan`` node, so compiling takes no longer for 60 characters than for 6.
 ``layers.RNN`` has more cells, directions and depths.
 """
 
@@ -67,7 +67,7 @@ for batch in batches(training, UPDATES, seed=3):
     graph.backprop()
     optimizer.update(graph)
 
-# Bits for a character of unseen text, beside what knowing only the last character would take.
+# Bits for a character of unseen text, compared with what knowing only the last character would take.
 bits = []
 for batch in batches(unseen, 10, seed=4):
     graph.clear()

@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
         lines = self.rfile.read(size).split(b"\n")
         try:
             answer = "\n".join(queue.translate(lines)).encode()
-        except TimeoutError:  # of lines that were not done in 60 seconds
+        except TimeoutError:  # some lines were not done in 60 seconds
             return self.send_error(503)
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; charset=utf-8")

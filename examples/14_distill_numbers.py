@@ -1,6 +1,6 @@
 """From a teacher to a student: number words, from the shipped model down to files in 8 bits.
 
-The student's file is a quarter as large, and at least 95 % of the numbers that were held out come out right.
+The student's file is a quarter as large, and at least 95 % of the held-out numbers come out right.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The pictures of the README: a graph, a gradient report, an attention, curves of a training.
 
-``python examples/15_readme_pictures.py --folder docs/pictures`` makes them anew, in a minute or two.
+``python examples/15_readme_pictures.py --folder docs/pictures`` makes them again, in a minute or two.
 """
 
 import argparse

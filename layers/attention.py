@@ -29,10 +29,10 @@ from .packing import PackedWords, laid_out, taken_up
 
 
 def log_mask(mask: Node) -> Node:
-    """0 where ``mask`` is 1, and where it is 0 a number so low that softmax yields 0.
+    """0 where ``mask`` is 1; where ``mask`` is 0, a number so low that softmax yields 0.
 
-    ``(1 - mask) * max(lowest / 2, -99999999)`` with the lowest number of the mask's element type, as in
-    Marian's transformer. ``ElementTypeError`` for a mask of integers.
+    ``(1 - mask) * max(lowest / 2, -99999999)``, where ``lowest`` is the lowest number of the mask's element
+    type, as in Marian's transformer. ``ElementTypeError`` for a mask of integers.
     """
     if not jnp.issubdtype(node("log_mask", mask).value_type.dtype, jnp.floating):
         raise ElementTypeError(f"log_mask: expected a mask of floating point, got {mask.value_type}")
@@ -41,8 +41,8 @@ def log_mask(mask: Node) -> Node:
 
 
 def split_heads(x: Node, heads: int) -> Node:
-    """``(batch, time, dim)`` as ``(batch, heads, time, dim / heads)``; ``ShapeError`` for other axes, and if
-    the heads do not divide ``dim``."""
+    """``(batch, time, dim)`` as ``(batch, heads, time, dim / heads)``; ``ShapeError`` for other axes, or if
+    ``heads`` does not divide ``dim``."""
     if len(node("split_heads", x).shape) != 3 or x.shape[2] % size("heads", heads):
         raise ShapeError(f"split_heads: expected (batch, time, {heads} * depth), got {x.shape}")
     batch, time, dim = x.shape
@@ -62,10 +62,10 @@ class MultiHeadAttention(Layer):
     with ``q = x Wq + bq``, ``k = keys Wk + bk``, ``v = values Wv + bv``.
 
     Parameters: ``{prefix}_Wq``, ``_Wk``, ``_Wv``, ``_Wo``, all ``(dim, dim)``, and ``_bq``, ``_bk``,
-    ``_bv``, ``_bo``, all ``(1, dim)``; without ``projection`` no ``Wo`` and ``bo``
-    (``transformer-no-projection``), without ``bias`` none of the ``b``. ``dropout`` drops attention weights
-    (``transformer-dropout-attention``). ``ShapeError`` for sizes that are no ints from 1, and if
-    the heads do not divide ``dim``; ``ArgumentError`` unless ``0 <= dropout < 1``.
+    ``_bv``, ``_bo``, all ``(1, dim)``. Without ``projection`` there is no ``Wo`` or ``bo``
+    (``transformer-no-projection``); without ``bias`` there are no biases. ``dropout`` drops attention weights
+    (``transformer-dropout-attention``). ``ShapeError`` for sizes that are not positive ints, or if
+    ``heads`` does not divide ``dim``; ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Vaswani et al. 2017; Marian's ``MultiHead``.
     """
 
@@ -94,10 +94,10 @@ class MultiHeadAttention(Layer):
     ) -> Node:
         """``x (batch, time, dim)`` attends to ``keys`` and ``values (batch, places, dim)``.
 
-        ``mask`` is a ``log_mask`` that fits ``(batch, heads, time, places)``, usually
-        ``(batch, 1, 1, places)``. The result has the shape of ``x``. With ``packing`` all three are packed,
-        ``(rows, width, dim)``, and laid out only between the projections. ``ShapeError`` for nodes without
-        three axes.
+        ``mask`` is a ``log_mask`` that broadcasts to ``(batch, heads, time, places)``, usually
+        ``(batch, 1, 1, places)``. The result has the shape of ``x``. With ``packing``, ``x``, ``keys`` and
+        ``values`` are packed, ``(rows, width, dim)``, and laid out only between the projections.
+        ``ShapeError`` for nodes without three axes.
         """
         return self.attend(x, self.keys(keys, packing), self.values(values, packing), mask, packing)
 
@@ -110,7 +110,7 @@ class MultiHeadAttention(Layer):
         return self.split(self.value(x), packing)
 
     def split(self, projected: Node, packing: PackedWords | None = None) -> Node:
-        """What was projected, ``(batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``, laid out as
+        """``projected (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``, laid out as
         ``(batch, heads, time, dim / heads)``; ``ShapeError`` unless it has three axes."""
         if len(projected.shape) != 3:
             raise ShapeError(
@@ -122,8 +122,8 @@ class MultiHeadAttention(Layer):
     def attend(
         self, x: Node, keys: Node, values: Node, mask: Node, packing: PackedWords | None = None
     ) -> Node:
-        """The same for ``keys`` and ``values`` that are already projected, laid out and split; ``packing`` is
-        of ``x``."""
+        """A call's result for ``keys`` and ``values`` that are already projected, laid out and split;
+        ``packing`` is that of ``x``."""
         queries = self._queries(x, packing)
         p = rate(x.graph, self.dropout)
         joined = dot_product_attention(queries, keys, values, mask, p, hiding=True)
@@ -132,14 +132,14 @@ class MultiHeadAttention(Layer):
     def attend_parts(
         self, x: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]
     ) -> Node:
-        """``attend`` to keys and values in parts, each with its mask, up to the place ``used``; without
-        dropout. See ``cached_attention``."""
+        """``attend`` without dropout to keys and values kept in parts, each with its mask, up to the place
+        ``used``. See ``cached_attention``."""
         if len(keys) == 1:
             return self.attend(x, keys[0], values[0], masks[0])
         return self._joined(cached_attention(self._queries(x, None), used, keys, values, masks), None)
 
     def weights(self, x: Node, keys: Node, mask: Node, packing: PackedWords | None = None) -> Node:
-        """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""
+        """The weights ``(batch, heads, time, places)`` for projected and split ``keys``, before dropout."""
         scale = 1 / math.sqrt(self.dim // self.heads)
         return softmax(bdot(self._queries(x, packing), keys, False, True, scale) + mask)
 

@@ -18,8 +18,9 @@ class UnsupportedOptionError(MGraphError, ValueError):
 def choose(option: str, value: str, table: Mapping[str, T], absent: Mapping[str, str] | None = None) -> T:
     """``table[value]`` for the ``value`` of Marian's ``option`` (``"dec-cell"``).
 
-    ``absent`` has further values of Marian's, each with the reason why it is refused.
-    ``UnsupportedOptionError``, which lists the supported values, for any other.
+    ``absent`` maps further values that Marian knows to the reasons why they are refused.
+    ``UnsupportedOptionError``, which gives that reason or lists the supported values, for any value that is
+    not in ``table``.
     """
     there = ", ".join(map(repr, table))
     if not isinstance(value, str):
@@ -29,5 +30,5 @@ def choose(option: str, value: str, table: Mapping[str, T], absent: Mapping[str,
     if absent and value in absent:
         raise UnsupportedOptionError(f"{option}: {value!r} is not supported: {absent[value]}")
     raise UnsupportedOptionError(
-        f"{option}: {value!r} is unknown; there is {there}{meant(value, table, repr)}"
+        f"{option}: {value!r} is unknown; expected {there}{meant(value, table, repr)}"
     )

@@ -49,7 +49,7 @@ class Dense(Layer):
     ``{prefix}_W0``, ``{prefix}_b0``, ``{prefix}_W1``, ... With ``layer_normalization`` each term is
     ``LN(x_i W_i)`` with the gain ``{prefix}_gamma{i} (1, dim)`` and ``b_i`` as bias (eps 1e-9); with
     ``nematus_normalization`` too it is ``LN(x_i W_i + b_i)`` with ``{prefix}_ln_s{i}``, ``{prefix}_ln_b{i}``
-    (eps 1e-5). ``ArgumentError`` for a wrong number of inputs, and for an empty list.
+    (eps 1e-5). ``ArgumentError`` for a wrong number of inputs or an empty list.
     Source: Marian's ``mlp::Dense``.
     """
 

@@ -15,7 +15,7 @@ from .packing import PackedWords, at_positions
 
 
 def probability(what: str, p: float) -> float:
-    """``p``; ``ArgumentError``, which says ``what`` it is, unless ``0 <= p < 1``."""
+    """``p``; ``ArgumentError``, which names ``what``, unless ``0 <= p < 1``."""
     if not is_number(p) or not 0 <= p < 1:
         raise ArgumentError(f"{what} expects a probability 0 <= p < 1, got {p!r}")
     return p
@@ -47,13 +47,13 @@ class FeatureMask:
         return self._drawn[tape]
 
     def __reduce__(self) -> Any:
-        # called by copy and pickle: what was drawn is of the recordings of this one
+        # called by copy and pickle: the masks drawn so far belong to recordings of the original
         return FeatureMask, (self.p, self.features)
 
 
 def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node:
     """``x`` with one mask over its last two axes (time, features), shared by all sentences; with ``packing``
-    it is ``(rows, width, features)``.
+    ``x`` is ``(rows, width, features)``.
 
     Source: Marian's ``transformer-dropout``.
     """
@@ -64,7 +64,7 @@ def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node
 
 
 def position_mask(graph: Graph, p: float, features: int, packing: PackedWords) -> Node | None:
-    """A mask for packed sentences, ``(rows, width, features)``: for each position one, shared by all
-    sentences; ``None`` without dropout."""
+    """A mask for packed sentences, ``(rows, width, features)``: all sentences share the mask of a position;
+    ``None`` without dropout."""
     mask = shared_mask(graph, p, (packing.length, features))
     return None if mask is None else at_positions(mask, packing)

@@ -35,7 +35,7 @@ class Embedding(Layer):
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 
     def __call__(self, ids: Node, *, time_axis: int = 1, packing: PackedWords | None = None) -> Node:
-        """``time_axis`` is the time axis of ``ids``; of packed sentences they are ``(rows, width)``."""
+        """``time_axis`` is the time axis of ``ids``; for packed sentences ``ids`` is ``(rows, width)``."""
         found = table_rows(self.table, flatten(ids))
         words = reshape(found, (*ids.shape, found.shape[-1]))
         if packing is None:
@@ -48,16 +48,16 @@ class Positions(Layer):
 
     @abstractmethod
     def __call__(self, x: Node) -> Node:
-        """``x (..., time, dim)`` with positions, from 0."""
+        """``x (..., time, dim)`` combined with embeddings of its positions, which count from 0."""
 
     @abstractmethod
     def packed(self, x: Node, packing: PackedWords) -> Node:
-        """The same for packed sentences ``x (rows, width, dim)``."""
+        """A call's result for packed sentences ``x (rows, width, dim)``."""
 
     @abstractmethod
     def at(self, x: Node, position: Node) -> Node:
-        """The same for ``x (batch, beam, dim)`` at one position for each sentence, an integer node of shape
-        ``(batch, 1, 1)``, or at one for all, of shape ``()``."""
+        """A call's result for ``x (batch, beam, dim)`` at ``position``: integers ``(batch, 1, 1)``, a
+        position for each sentence, or ``()``, one position for all sentences."""
 
 
 class PositionEmbedding(Positions):
@@ -152,7 +152,7 @@ class NoPositionEmbedding(Positions):
 
 
 def _words(what: str, x: Node, dim: int, axes: int) -> Node:
-    """``x``; ``ShapeError`` unless it has so many ``axes`` at least, the last of ``dim`` features, and
+    """``x``; ``ShapeError`` unless it has at least ``axes`` axes and ``dim`` features in the last,
     ``ElementTypeError`` if it is no node."""
     if len(node(what, x).shape) < axes or x.shape[-1:] != (dim,):
         raise ShapeError(f"{what} of {dim} features for (..., time, dim) {x.shape}")

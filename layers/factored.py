@@ -37,13 +37,13 @@ from .products import table_rows
 
 @dataclass(frozen=True)
 class FactorGroups:
-    """What the words of a factored vocabulary are made of.
+    """The lemmas and factors that the words of a factored vocabulary are made of.
 
-    sizes: the number of factors in each group, the lemmas first. has: for each lemma the numbers of the other
-        groups of which its words have a factor, in ascending order.
+    sizes: the number of factors in each group; the lemmas are the first group. has: for each lemma, the
+        numbers of the other groups from which its words have a factor, in ascending order.
 
-    Words are numbered lemma by lemma; those of a lemma by their factors, the last group's fastest. The rows
-    of tables are numbered group by group.
+    Words are numbered lemma by lemma and, within a lemma, by their factors, with the last group's factor
+    varying fastest. The rows of tables are numbered group by group.
     """
 
     sizes: tuple[int, ...]
@@ -63,7 +63,7 @@ class FactorGroups:
 
     @cached_property
     def words(self) -> int:
-        """The number of words: of combinations of a lemma with factors."""
+        """The number of words: of all combinations of a lemma with its factors."""
         return sum(math.prod(self.sizes[group] for group in groups) for groups in self.has)
 
     @property
@@ -73,7 +73,7 @@ class FactorGroups:
 
     @cached_property
     def factors(self) -> np.ndarray:
-        """For each word its factor of each group, -1 for none: int32 ``(words, groups)``."""
+        """Each word's factor in each group, -1 for none: int32 ``(words, groups)``."""
         found = np.full((self.words, len(self.sizes)), -1, np.int32)
         combinations: dict[tuple[int, ...], np.ndarray] = {}
         first = 0
@@ -92,9 +92,9 @@ class FactorGroups:
 class FactoredEmbedding(Layer):
     """The sum of the rows of a word's lemma and factors: ``y[..., :] = sum over g of E[first_g + f_g, :]``.
 
-    ``ids``, numbers of words of ``groups``, is an integer node of any shape, ``y`` has one more axis of size
-    ``dim``. Parameter: the table ``{name} (groups.rows, dim)``. ``dropout`` is the probability of dropping a
-    lemma or a factor of a word; ``ArgumentError`` unless ``0 <= dropout < 1``.
+    ``ids`` is an integer node of any shape, with word numbers as ``groups`` defines them; ``y`` has one more
+    axis of size ``dim``. Parameter: the table ``{name} (groups.rows, dim)``. ``dropout`` is the probability
+    of dropping a lemma or a factor of a word; ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Marian, ``layers/embedding.cpp`` (``--factors-combine sum``).
     """
 
@@ -105,13 +105,13 @@ class FactoredEmbedding(Layer):
         self.table = self.param(name, groups.rows, dim, init, contracted=1)
 
     def __call__(self, ids: Node, *, time_axis: int = 1, packing: PackedWords | None = None) -> Node:
-        """``time_axis`` and ``packing`` are those of ``Embedding`` and change nothing: factors of different
-        sentences are dropped independently."""
+        """``time_axis`` and ``packing`` are accepted as by ``Embedding`` but change nothing: factors of
+        different sentences are dropped independently."""
         total = reduce(add, self._embedded(flatten(ids)))
         return reshape(total, (*ids.shape, total.shape[-1]))
 
     def _embedded(self, ids: Node) -> Iterator[Node]:
-        """For each group the row of each word, or zeros, ``(words, dim)``."""
+        """For each group, the rows of its factors in the words, or zeros, ``(words, dim)``."""
         for group, first in enumerate(self.groups.firsts):
             if self.groups.sizes[group]:
                 factors, present = _looked_up(self.groups, group, ids)
@@ -123,9 +123,9 @@ class FactoredEmbedding(Layer):
 class FactoredOutput(Output):
     """The log-probabilities of factored words: ``log p(word) = sum over g of log softmax(z_g)[f_g]``.
 
-    ``z_g`` are the logits of the lemmas and factors in group ``g``: those columns of ``z = x Wt^T + b``. A
-    word has a term for its lemma and for each factor. The words of ``groups`` are numbered, and their
-    log-probabilities are ``(..., groups.words)``; they sum to 1.
+    ``z_g`` are the logits of the lemmas or factors in group ``g``: the group's columns of
+    ``z = x Wt^T + b``. A word has a term for its lemma and for each factor. Words are numbered as ``groups``
+    defines, and their log-probabilities are ``(..., groups.words)``; the probabilities sum to 1.
 
     Parameters: those of an ``Output`` for ``groups.rows``. No shortlists: ``ShapeError``.
     Source: Marian, ``layers/output.cpp`` and ``layers/logits.cpp``, without ``--lemma-dependency``. Marian's
@@ -142,20 +142,20 @@ class FactoredOutput(Output):
         return reduce(add, self._log_probs(x))
 
     def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
-        """``-log p`` of the words ``labels``, ``(..., 1)``; ``label_smoothing`` is of lemmas only."""
+        """``-log p`` of the words ``labels``, ``(..., 1)``; ``label_smoothing`` applies to lemmas only."""
         return reduce(add, self._costs(x, flatten(labels), label_smoothing))
 
     def of_listed(self, ids: Node) -> dict[str, Node]:
         raise ShapeError("factored words take no shortlist")
 
     def _log_probs(self, x: Node) -> Iterator[Node]:
-        """For each group its term of the log-probability of each word."""
+        """For each group, its term of the log-probability of each word."""
         for group, logits in self._logits(x):
             factors, present = (_constant(x.graph, table) for table in _tables(self.groups, group))
             yield index_select(logsoftmax(logits), -1, factors) * cast(present, logits.value_type)
 
     def _costs(self, x: Node, labels: Node, label_smoothing: float) -> Iterator[Node]:
-        """For each group its part of the cost of each label."""
+        """For each group, its part of the cost of each label."""
         for group, logits in self._logits(x):
             factors, present = _looked_up(self.groups, group, labels)
             costs = cross_entropy(logits, factors, 0.0 if group else label_smoothing)
@@ -170,7 +170,7 @@ class FactoredOutput(Output):
 
 
 def _looked_up(groups: FactorGroups, group: int, words: Node) -> tuple[Node, Node]:
-    """The factors of ``words (n,)`` in a group, 0 for none, and float32 1 where there is one, else 0."""
+    """The factors of ``words (n,)`` in a group, 0 for none, and float32 1 where a word has one, else 0."""
     found, present = (
         index_select(_constant(words.graph, table), 0, words) for table in _tables(groups, group)
     )
@@ -178,7 +178,7 @@ def _looked_up(groups: FactorGroups, group: int, words: Node) -> tuple[Node, Nod
 
 
 def _tables(groups: FactorGroups, group: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each word its factor in a group, 0 for none, and whether there is one."""
+    """Each word's factor in a group, 0 for none, and float32 1 where the word has one, else 0."""
     factors = groups.factors[:, group]
     return np.maximum(factors, 0), (factors >= 0).astype(np.float32)
 

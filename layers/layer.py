@@ -15,14 +15,14 @@ from mgraph.ops.operands import node
 from mgraph.tape import Graph
 
 _MOST_NAMES = 4
-"""Of the parameters that the text of a layer names."""
+"""The most parameters that a layer's ``repr`` names."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """A layer's parameter, independent of a graph.
 
-    name: Marian's. init: the initializer for new models. layer: the name of the class that declares it.
+    name: as in Marian. init: the initializer for new models. layer: the name of the class that declares it.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Parameter:
     """Whether it is excluded from training."""
     contracted: int | None = None
     """The axis that products sum over, for a matrix that may be held as int8, with scales along the other
-    axis (``layers.products``); ``None`` for one that is always in floating point."""
+    axis (``layers.products``); ``None`` for a parameter that is always in floating point."""
 
     def on(self, graph: Graph) -> Node:
-        """The parameter's node in ``graph``, created on first use; ``ArgumentError`` if that is a node."""
+        """The parameter's node in ``graph``, made on first use; ``ArgumentError`` if ``graph`` is a node."""
         if isinstance(graph, Node):
             raise ArgumentError(
                 f"parameter {self.name!r}: expected a graph, got a node; its graph is x.graph"
@@ -50,7 +50,7 @@ class Parameter:
 
 
 class Layer(ABC):  # noqa: B024
-    """Base of layers: made once with names and sizes of its parameters, called with nodes of any graph."""
+    """Base of layers: made once with its parameters' names and sizes, then called with nodes of any graph."""
 
     def param(
         self,
@@ -66,7 +66,7 @@ class Layer(ABC):  # noqa: B024
 
         init: an initializer of ``mgraph.inits``. fixed: whether training leaves it alone. contracted: see
         ``Parameter``. The parameter's node in a graph is ``parameter.on(graph)``. ``ShapeError`` for sizes
-        that are no ints from 1, ``ArgumentError`` for what is no initializer.
+        that are not positive ints, ``ArgumentError`` if ``init`` is no initializer.
         """
         shape = size(f"rows of {name!r}", rows), size(f"columns of {name!r}", columns)
         init = inits.glorot_uniform() if init is None else check_initializer(init)
@@ -79,8 +79,8 @@ class Layer(ABC):  # noqa: B024
         return f"{type(self).__name__}({names}{more})"
 
     def parameters(self) -> Iterator[Parameter]:
-        """The parameters of this layer and its sublayers, also those in lists, tuples and mappings; shared
-        ones are repeated."""
+        """The parameters of this layer and its sublayers, including those in lists, tuples and mappings;
+        shared parameters are repeated."""
         return _found(vars(self).values())
 
 
@@ -90,17 +90,17 @@ def graph_of(what: str, x: Node) -> Graph:
 
 
 def of_class(what: str, value: Any, expected: type[Any]) -> Any:
-    """``value``; ``ArgumentError``, which says ``what`` it is, unless it is of the class ``expected``."""
+    """``value``; ``ArgumentError``, which names ``what``, unless it is of the class ``expected``."""
     if not isinstance(value, expected):
         raise ArgumentError(f"{what}: expected a {expected.__name__}, got {value!r}")
     return value
 
 
 def size(what: str, value: Any, least: int = 1, *, error: type[MGraphError] = ShapeError) -> int:
-    """``value`` as an int, NumPy's too; ``error``, which says ``what`` it is, unless it is one from ``least``
-    on. A bool is none."""
+    """``value``, an int or an integer of NumPy's, as an int; ``error``, which names ``what``, for anything
+    else, for a bool, and for an int below ``least``."""
     try:
-        # An int stays what it is: one of a subclass may know more than its value.
+        # Return an int as it is: an instance of a subclass may carry more than its value.
         found = value if isinstance(value, int) else operator.index(value)
     except TypeError:
         found = None

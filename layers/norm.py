@@ -55,7 +55,7 @@ class LayerNorm(Norm):
 
 
 class RMSNorm(Norm):
-    """``y = scale * x / sqrt(mean(x^2) + eps)`` over the last axis of ``x (..., dim)``, ``+ bias`` with one.
+    """``y = scale * x / sqrt(mean(x^2) + eps)`` over the last axis of ``x (..., dim)``, plus any ``bias``.
 
     Parameters: ``{prefix}_rms_scale{suffix} (1, dim)`` and, with ``rms_bias``,
     ``{prefix}_rms_bias{suffix} (1, dim)``.

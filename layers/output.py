@@ -28,19 +28,19 @@ from .layer import Layer, Parameter
 from .products import SCALE, int8_of, product
 
 MANY_LOGITS = 1 << 24
-"""From so many on (64 MiB in float32) the loss is computed in chunks of the vocabulary."""
+"""From this many logits on (64 MiB in float32) the loss is computed in chunks of the vocabulary."""
 LISTED = ":listed"
-"""The end of the names of what stands for the parameters if only some words are listed."""
+"""Suffix of the names of parameters that replace the layer's if only some words are listed."""
 
 
 class Columns(NamedTuple):
-    """Shortlists of sentences among ``listed`` words that are listed for all of them.
+    """The shortlist of each sentence, as columns among the ``listed`` words of the whole batch.
 
-    A graph in which fewer words are listed than there are needs ``Output.of_listed`` as parameters.
+    If fewer words are listed than the vocabulary has, the graph needs ``Output.of_listed`` as parameters.
     """
 
     columns: Node
-    """Integers, ``(batch, candidates)``: the places of each sentence's candidates among those words."""
+    """Integers, ``(batch, candidates)``: the places of each sentence's candidates among the listed words."""
     listed: int
 
 
@@ -49,7 +49,7 @@ class Output(Layer):
 
     Parameters: ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``.
     ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``); ``ArgumentError``
-    for what is no parameter, ``ShapeError`` for one of another shape.
+    if it is no parameter, ``ShapeError`` if it has another shape.
     ``transposed=False`` is for files of old versions of Marian, which have ``{prefix}_W (dim, dim_vocab)``
     instead of ``Wt``. Source: Marian's ``mlp::Output``.
     """
@@ -86,8 +86,8 @@ class Output(Layer):
         """The logits of all words, or with a shortlist those of each sentence's candidates:
         ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``; ``ShapeError`` for other shapes.
 
-        A ``shortlist (batch, candidates)`` of integer ids is good for few sentences: each has its own
-        product. ``Columns`` are good for many: one product with all listed words serves them all.
+        A ``shortlist (batch, candidates)`` of integer ids suits few sentences: each has its own product.
+        ``Columns`` suit many: one product with all listed words serves every sentence.
         """
         if shortlist is None:
             return product(x, self.weight, self.bias, trans_b=self.transposed)
@@ -102,8 +102,9 @@ class Output(Layer):
         return self._of_candidates(x, shortlist)
 
     def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
-        """``mgraph.cross_entropy`` of the logits of ``x (..., dim)``, ``(..., 1)``. If they are many they are
-        never held all at once (``affine_cross_entropy``). parts: devices that may divide the vocabulary."""
+        """``mgraph.cross_entropy`` of the logits of ``x (..., dim)``, ``(..., 1)``. Many logits are never
+        held in memory all at once (``affine_cross_entropy``). parts: number of devices that may split the
+        vocabulary."""
         graph, logits = self.weight.graph_of(x), math.prod(x.shape[:-1]) * self.dim_vocab
         if logits < MANY_LOGITS or int8_of(self.weight, graph) is not None:
             return cross_entropy(self(x), labels, label_smoothing)
@@ -113,7 +114,7 @@ class Output(Layer):
         return affine_cross_entropy(x, matrix, labels, bias, label_smoothing, self.transposed, parts=ranges)
 
     def of_listed(self, ids: Node) -> dict[str, Node]:
-        """What stands for the parameters where only the words ``ids (listed,)`` are listed, by name."""
+        """The parameters by name that replace the layer's if only the words ``ids (listed,)`` are listed."""
         graph, axis = ids.graph, 0 if self.transposed else 1
         int8 = int8_of(self.weight, graph)
         found = {self.weight.name: self.weight.on(graph) if int8 is None else int8.values}
@@ -166,7 +167,7 @@ class Output(Layer):
         return reshape(logits, (rows, candidates))
 
     def _chosen(self, matrix: Node, shortlist: Node) -> Node:
-        """The columns, or rows if it is transposed, of the candidates of each sentence."""
+        """The columns of ``matrix``, or rows if it is transposed, for the candidates of each sentence."""
         ids = flatten(shortlist)
         if self.transposed:
             return reshape(index_select(matrix, 0, ids), (*shortlist.shape, matrix.shape[1]))

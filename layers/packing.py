@@ -1,6 +1,6 @@
 """Packed sentences: one after the other in rows, so that products multiply no padding.
 
-Only what looks at whole sentences needs them laid out, a sentence in each row: attention, recurrences.
+Only attention and recurrences, which look at whole sentences, need them laid out, one sentence per row.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from mgraph import (
 
 
 class PackedWords(NamedTuple):
-    """Where the words of packed sentences are: in rows that hold one sentence after the other, without
-    padding between them, and laid out, a sentence in each row."""
+    """Where the words of packed sentences are: packed, in rows that hold one sentence after the other without
+    padding between them; and laid out, one sentence per row."""
 
     places: Node
     """Integers ``(batch, length)``: where in the rows each word of a sentence is, ``row * width + column``.
-    At padding past the end, or, without ``origins``, anywhere."""
+    Padding points past the end or, without ``origins``, anywhere."""
     origins: Node | None = None
     """Integers ``(rows, width)``, the other way round: where in the layout each word of a row is,
-    ``sentence * length + position``; past the end at padding. None for sentences that are only laid out, and
-    without gradients."""
+    ``sentence * length + position``; padding points past the end. None for sentences that are only laid out
+    and need no gradients."""
     positions: Node | None = None
     """Integers ``(rows, width)``: the position of each word in its sentence, from 0. None as above."""
     tiers: tuple[tuple[int, int], ...] = ()
-    """If the sentences are sorted, the longest first: how many are in each tier of them, and how many words
-    these have at most."""
+    """For sentences sorted by length, longest first: the number of sentences in each tier, and the length of
+    its longest sentence."""
 
     @property
     def length(self) -> int:
@@ -51,7 +51,7 @@ class PackedWords(NamedTuple):
 def laid_out(x: Node, packing: PackedWords | None) -> Node:
     """``x (rows, width, dim)``, the words of packed sentences, as ``(batch, length, dim)``.
 
-    Without a ``packing`` sentences are laid out already: ``x`` itself.
+    Without ``packing`` the sentences are laid out already, and the result is ``x`` itself.
     """
     if packing is None:
         return x
@@ -76,7 +76,7 @@ def taken_up(x: Node, packing: PackedWords | None) -> Node:
 
 
 def at_positions(table: Node, packing: PackedWords) -> Node:
-    """Of each word the row of ``table (length, dim)`` at its position, ``(rows, width, dim)``.
+    """For each word, the row of ``table (length, dim)`` at its position, ``(rows, width, dim)``.
 
     ``ArgumentError`` without ``positions``.
     """
@@ -85,8 +85,8 @@ def at_positions(table: Node, packing: PackedWords) -> Node:
 
 
 def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
-    """For ``RNN``, forwards and backwards: 1 where a word of a row follows another of its sentence, and where
-    another follows it; 0 elsewhere. ``(width, rows, 1)`` each, of the element type ``kind``.
+    """Masks for ``RNN``, forwards and backwards, ``(width, rows, 1)`` each: 1 where a word follows another
+    word of its sentence, and where another follows it; 0 elsewhere. kind: the element type.
 
     ``ArgumentError`` without ``positions``.
     """
@@ -97,8 +97,8 @@ def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
 
 
 def in_tiers(x: Node, packing: PackedWords) -> list[Node]:
-    """``x (batch, length, ...)`` in the tiers of its sentences, which have less padding:
-    ``(sentences, words, ...)`` each."""
+    """``x (batch, length, ...)`` split into its tiers of sentences, ``(sentences, words, ...)`` each, which
+    have less padding."""
     found, first = [], 0
     for count, length in packing.tiers:
         found.append(narrow(narrow(x, 0, first, count), 1, 0, length))
@@ -107,7 +107,7 @@ def in_tiers(x: Node, packing: PackedWords) -> list[Node]:
 
 
 def _moved(x: Node, origins: Node, destinations: Node) -> Node:
-    """``relocate`` for words and places with two axes: ``(1, words, dim)``."""
+    """``relocate`` for words and places that have two axes; the result is ``(1, words, dim)``."""
     words = reshape(x, (1, x.shape[0] * x.shape[1], x.shape[2]))
     places = (reshape(p, (1, math.prod(p.shape))) for p in (origins, destinations))
     return relocate(words, *places)

@@ -17,8 +17,8 @@ NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 
 
 class PreProcess(Layer):
-    """The operations on ``x (..., time, dim)``, or of packed sentences ``(rows, width, dim)``, before a
-    sub-layer, in the order of the letters.
+    """The operations before a sub-layer, on ``x (..., time, dim)`` or on packed sentences
+    ``(rows, width, dim)``, in the order of the letters.
 
     ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``, with the parameters
     ``{prefix}_ln_scale_pre (1, dim)`` and so on. ``UnsupportedOptionError``, which names ``option``, for
@@ -49,11 +49,11 @@ class PreProcess(Layer):
 
 
 class PostProcess(Layer):
-    """The operations after a sub-layer, ``x (..., time, dim)``, or of packed sentences
+    """The operations after a sub-layer, on its result ``x (..., time, dim)`` or on packed sentences
     ``(rows, width, dim)``, in the order of the letters.
 
-    ``d``, ``n``, ``r`` as in ``PreProcess``, names without the suffix ``_pre``; ``a`` adds the sub-layer's
-    input ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
+    ``d``, ``n``, ``r`` are those of ``PreProcess``, with parameter names that lack the suffix ``_pre``; ``a``
+    adds the sub-layer's input ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
     ``g = sigmoid(before Wh + bh)``, parameters ``{prefix}_Wh (dim, dim)``, ``{prefix}_bh (1, dim)``.
     ``UnsupportedOptionError``, which names ``option``, for another letter, ``ArgumentError`` unless
     ``0 <= dropout < 1``.
@@ -99,5 +99,5 @@ def _check(option: str, operations: str, known: str) -> None:
     unknown = [letter for letter in operations if letter not in known]
     if unknown:
         raise UnsupportedOptionError(
-            f"{option}: {operations!r} has the unknown operation {unknown[0]!r}; there is {', '.join(known)}"
+            f"{option}: {operations!r} has the unknown operation {unknown[0]!r}; expected {', '.join(known)}"
         )

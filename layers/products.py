@@ -1,8 +1,8 @@
 """Products with weights, and rows of tables, held in floating point or in int8.
 
-A graph that declares a parameter as int8 has it in place of the floating point matrix, with more parameters
-beside it: ``{name}:scale``, one number for each column or, in tables, for each row; and perhaps
-``{name}:multiplier``, one number by which what the matrix is multiplied with is quantized.
+A graph may declare a parameter as int8 instead of in floating point. The int8 matrix comes with more
+parameters: ``{name}:scale``, one number for each column or, in tables, for each row; and sometimes
+``{name}:multiplier``, one number that quantizes the rows that the matrix is multiplied with.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mgraph.tape import Graph
 from .layer import Parameter
 
 SCALE, MULTIPLIER = ":scale", ":multiplier"
-"""Ends of the names of what belongs to a matrix of int8."""
+"""Suffixes of the parameters that go with an int8 matrix."""
 
 
 class Int8(NamedTuple):
-    """The nodes of a matrix of int8."""
+    """The nodes of an int8 matrix."""
 
     values: Node
     scales: Node
@@ -28,7 +28,7 @@ class Int8(NamedTuple):
 
 
 def int8_of(weight: Parameter, graph: Graph) -> Int8 | None:
-    """The matrix of int8 that stands for a weight in this graph; ``None`` if it is in floating point."""
+    """The int8 matrix that ``graph`` has for a weight; ``None`` if the weight is in floating point."""
     values = weight.on(graph)
     if values.value_type is not Type.int8:
         return None
@@ -37,7 +37,7 @@ def int8_of(weight: Parameter, graph: Graph) -> Int8 | None:
 
 
 def product(x: Node, weight: Parameter, bias: Parameter | None = None, *, trans_b: bool = False) -> Node:
-    """``x W + b`` of rows ``x (..., k)``, ``W (k, n)`` and ``b (1, n)``; by integers if ``W`` is int8.
+    """``x W + b`` of rows ``x (..., k)``, ``W (k, n)`` and ``b (1, n)``; in integers if ``W`` is int8.
 
     ``trans_b`` is for a ``W`` of shape ``(n, k)``.
     """
@@ -53,7 +53,7 @@ def product(x: Node, weight: Parameter, bias: Parameter | None = None, *, trans_
 
 
 def products(x: Node, weights: Sequence[Parameter]) -> Node:
-    """``x [W1 W2 ...]``: one product with all matrices beside each other, or one for each of int8."""
+    """``x [W1 W2 ...]``: one product with the concatenated matrices, or one for each matrix if int8."""
     if int8_of(weights[0], x.graph) is not None:
         return concatenate([product(x, weight) for weight in weights], -1)
     return dot(x, concatenate([weight.on(x.graph) for weight in weights], -1))

@@ -21,7 +21,7 @@ DIRECTIONS = {
     "alternating-forward": (False, True),
     "alternating-backward": (True, False),
 }
-"""Whether the odd and the even layers, counted from 1, run from the last step to the first."""
+"""Whether the odd layers run backwards, and whether the even layers do, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class RNN(Layer):
         too.
     The output of each layer over a sequence is a checkpoint.
 
-    ``ArgumentError`` for no layers, invalid ones, and other arguments, ``UnsupportedOptionError`` for an
-    unknown direction, ``ShapeError`` if the input that is added to a layer's output has another size, and the
-    errors of the cells.
+    ``ArgumentError`` for no layers, for invalid layers, and for unknown arguments; ``UnsupportedOptionError``
+    for an unknown direction; ``ShapeError`` if an input that ``skip`` adds to a layer's output has another
+    size; and the errors of the cells.
     Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
@@ -136,13 +136,13 @@ class RNN(Layer):
     ) -> Transduced:
         """The network over ``x (time, batch, features)``.
 
-        ``mask`` is 1 at words and 0 at padding; a cell's formula defines its state where it is 0. ``states``
-        are the initial states of the layers, by default zeros. ``carried`` multiplies states before each
-        step, by its first node in layers that run forwards and by its second in the others, so that each of
-        several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a state that
-        is no tuple or has a wrong number of nodes, and for a mask with ``carried``; ``ShapeError`` if ``x``
-        does not have three axes, and for a mask that is not ``(time, batch, 1)``; ``ElementTypeError`` if one
-        of them is no node.
+        ``mask`` is 1 at words and 0 at padding; a cell's formula defines its state where the mask is 0.
+        ``states`` are the initial states of the layers, by default zeros. ``carried`` multiplies states
+        before each step, by its first node in layers that run forwards and by its second in the others, so
+        that every sentence of a packed row starts from zeros (``carried_states``). ``ArgumentError`` for a
+        state that is no tuple or has a wrong number of nodes, and for a mask with ``carried``; ``ShapeError``
+        if ``x`` does not have three axes, and for a mask that is not ``(time, batch, 1)``;
+        ``ElementTypeError`` if ``x`` or the mask is no node.
         """
         graph = graph_of("RNN", x)
         if len(x.shape) != 3:
@@ -214,7 +214,7 @@ class RNN(Layer):
 
 
 def _fit(*made_of: Any, **sizes: Any) -> bool:
-    """Whether they are arguments of ``_layers``."""
+    """Whether ``_layers`` takes these arguments."""
     try:
         signature(_layers).bind(*made_of, **sizes)
     except TypeError:

@@ -96,8 +96,8 @@ class GlobalAttention(Layer):
         give_weights: bool = False,
     ) -> AttendedContext:
         """Bind the attention to a context; ``mapped`` is its ``map_context``, ``mask (batch, source)`` is 1
-        at words. ``tiers`` are both again with less padding (``in_tiers``), to be read instead.
-        ``ShapeError`` for a mask of another shape."""
+        at words. ``tiers`` are ``context`` and ``mapped`` with less padding (``in_tiers``), to be read
+        instead. ``ShapeError`` for a mask of another shape."""
         what = f"mask of GlobalAttention with {self.context_weight.name!r}"
         if node(what, mask).shape != context.shape[:2]:
             raise ShapeError(
@@ -132,7 +132,7 @@ class AttendedContext(Layer):
     mask: Node
     """``(batch, source)``."""
     state_mask: Node | None
-    """The dropout of states, ``(1, dim_state)``."""
+    """The dropout mask of states, ``(1, dim_state)``."""
     give_weights: bool = False
     """Whether ``apply`` also returns the attention's weights."""
     tiers: tuple[tuple[Node, Node], ...] = ()
@@ -162,8 +162,8 @@ class AttendedContext(Layer):
         return softmax(self._energies(query), reshape(self.mask, (batch, 1, source)))
 
     def _energies(self, query: Node) -> Node:
-        """Of queries ``(batch, beam, dim_context)`` and all words, ``(batch, beam, source)``; 0 where a tier
-        has no words."""
+        """The energies ``(batch, beam, source)`` of queries ``(batch, beam, dim_context)`` and all words; 0
+        where a tier has no words."""
         if not self.tiers:
             return self._compared(self.mapped, query)
         source = self.context.shape[1]
@@ -189,7 +189,7 @@ class AttendedContext(Layer):
         return concatenate([bdot(narrow(own, -1, 0, c.shape[1]), c) for (c, _), own in parts], 0)
 
     def _by_tier(self, x: Node) -> Iterator[tuple[tuple[Node, Node], Node]]:
-        """Each tier, and its sentences of ``x (batch, ...)``."""
+        """Each tier with the part of ``x (batch, ...)`` that belongs to its sentences."""
         first = 0
         for tier in self.tiers:
             sentences = tier[0].shape[0]

@@ -231,10 +231,10 @@ _HOMES = {
     "Sgd": "optimizers",
     "optimizer_from_options": "optimizers",
 }
-"""Where public names are that many programs do not need: they are loaded when first used."""
+"""Subpackages of the public names that many programs do not need: they are loaded on first use."""
 
 
-if not TYPE_CHECKING:  # checkers of types see misspelt names
+if not TYPE_CHECKING:  # so that type checkers report misspelt names
     __all__ = sorted(
         {"drawing", "expression", "functional", "inits", *_HOMES}
         | {name for name, value in globals().items() if name[0] != "_" and not isinstance(value, ModuleType)}

@@ -17,7 +17,7 @@ from .shape import Shape
 from .types import Type
 
 ADDRESSABLE = 1 << 47
-"""The most bytes that a process can address; beyond it numpy and XLA raise other errors."""
+"""The most bytes a process can address; above this numpy and XLA raise errors other than ``MemoryError``."""
 
 
 def refuse_traced(what: str, value: Any) -> None:
@@ -31,7 +31,7 @@ def refuse_traced(what: str, value: Any) -> None:
 
 def as_array(what: str, value: Any) -> np.ndarray:
     """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length, ``GraphError`` if JAX is
-    tracing it, ``ArgumentError`` for anything else that NumPy does not take."""
+    tracing it, ``ArgumentError`` for anything else that NumPy cannot convert."""
     refuse_traced(what, value)
     try:
         return np.array(value)
@@ -42,22 +42,22 @@ def as_array(what: str, value: Any) -> np.ndarray:
     except jax.errors.TracerArrayConversionError:
         refuse_traced(what, next(v for v in jax.tree.leaves(value) if isinstance(v, jax.core.Tracer)))
         raise
-    except TypeError:  # as of a random key
+    except TypeError:  # e.g. for a random key
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}") from None
 
 
 def is_array(value: Any) -> bool:
-    """Whether ``value`` is an array, or a list or a tuple, which may become one."""
+    """Whether ``value`` is an array, or a list or tuple that may become one."""
     return isinstance(value, np.ndarray | jax.Array | list | tuple)
 
 
 def is_series(value: Any) -> bool:
-    """Whether ``value`` has elements to go through. An array without axes says so, and has none."""
+    """Whether ``value`` can be iterated over: a 0-d array cannot, although its class is ``Iterable``."""
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def described(value: Any) -> str:
-    """A value for messages: an array by its shape, anything else as it is, with its type."""
+    """A value as messages show it: an array by its shape, anything else in full with its type."""
     if isinstance(value, jax.core.Tracer):
         return f"a value of shape {value.shape} that JAX is tracing"
     if isinstance(value, np.ndarray | jax.Array):
@@ -66,7 +66,7 @@ def described(value: Any) -> str:
 
 
 def real(what: str, name: str, value: Any) -> float:
-    """``value`` as the number ``name`` of ``what``; ``ArgumentError`` if it is none, as a node or a word."""
+    """``value``, argument ``name`` of ``what``, as a float; ``ArgumentError`` for strings and non-numbers."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -76,7 +76,7 @@ def real(what: str, name: str, value: Any) -> float:
 
 
 def whole(what: str, name: str, value: Any) -> int:
-    """``value`` as the int ``name`` of ``what``; ``ArgumentError`` if it is not a whole number."""
+    """``value``, argument ``name`` of ``what``, as an int; ``ArgumentError`` if it is not a whole number."""
     try:
         return operator.index(value)
     except TypeError:
@@ -86,22 +86,22 @@ def whole(what: str, name: str, value: Any) -> int:
 
 
 def text(what: str, value: Any) -> str:
-    """``value`` if it is a text; ``ArgumentError`` if ``what`` is none."""
+    """``value`` if it is a string, else ``ArgumentError``, which calls it ``what``."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{what} is a text, got {described(value)}{here()}")
+        raise ArgumentError(f"{what} must be a string, got {described(value)}{here()}")
     return value
 
 
 def checked_seed(seed: Any) -> int:
-    """``seed`` as an int; ``ArgumentError`` if it is none."""
+    """``seed`` as an int; ``ArgumentError`` unless it is a whole number from 0 to 2**64 - 1."""
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
     return int(seed)
 
 
 def flag(what: str, name: str, value: Any) -> bool:
-    """``value`` as the truth value ``name`` of ``what``; ``ArgumentError`` if it is neither that nor 0 or 1,
-    as a number that was meant for the next argument."""
+    """``value``, argument ``name`` of ``what``, as a bool; ``ArgumentError`` unless it is a bool, 0 or 1, as
+    any other number may have been meant for the next argument."""
     if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
         return bool(value)
     raise ArgumentError(f"{what}: {name} must be true or false, got {described(value)}{here()}")
@@ -117,5 +117,6 @@ def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
         yield
     except MemoryError:
         raise ShapeError(
-            f"{what}: {type_} of shape {shape} takes {size / (1 << 30):,.0f} GiB, more than there is{here()}"
+            f"{what}: {type_} of shape {shape} takes {size / (1 << 30):,.0f} GiB, more than is available"
+            f"{here()}"
         ) from None

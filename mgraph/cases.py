@@ -22,7 +22,7 @@ _INTEGERS = re.compile(r"(index|offsets):\d+")
 
 
 class _Declared:
-    """What has ``fields``, a mapping that cannot be changed, and that pickle and copy do not know."""
+    """Base of classes whose ``fields`` is a read-only mapping, which pickle and copy do not support."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "fields": dict(vars(self)["fields"])}
@@ -33,7 +33,7 @@ class _Declared:
 
 @dataclass(frozen=True)
 class Case(_Declared):
-    """Children's shapes and an operator's fields, on which ``check_gradients`` can try a node class::
+    """Child shapes and operator fields on which ``check_gradients`` can try a node class::
 
         class ClipNodeOp(UnaryNodeOp):
             cases = (Case((2, 3), domain="distinct", c=0.4),)
@@ -43,15 +43,15 @@ class Case(_Declared):
     - ``real``: standard normal;
     - ``positive``: uniform in [0.5, 2);
     - ``unit``: uniform in [0.05, 0.95);
-    - ``distinct``: odd multiples of 0.1, no two equal among all such children: no ties, and 0.1 away
-      from zero and from every even multiple of 0.1, where a kink may be;
-    - ``mask``: zeros and ones, as numbers;
+    - ``distinct``: odd multiples of 0.1, no two equal across all children of this domain: no ties, and
+      0.1 away from zero and from every even multiple of 0.1, where a kink may be;
+    - ``mask``: zeros and ones, as floats;
     - ``int8``: int8 from -127 to 127;
     - ``index:n``: uint32 below ``n``;
     - ``offsets:n``: non-decreasing uint32 from 0 to ``n``: where the rows of a CSR matrix begin and end.
 
-    ``through``, a function of nodes, is checked in place of the class where the class needs more than
-    children and fields: the step of a loop, a node with several outputs.
+    ``through`` is a function of nodes to check in place of a class that needs more than children and
+    fields, such as a loop's step or a node with several outputs.
     """
 
     shapes: tuple[Shape, ...]
@@ -72,11 +72,11 @@ class Case(_Declared):
         object.__setattr__(self, "through", through)
 
     def values(self, seed: int = 0, rows: int | None = None) -> list[np.ndarray]:
-        """One array per child, the same for the same seed: float64, for ``int8`` that, for indices and
-        offsets uint32.
+        """One array per child, determined by the seed: int8 for ``int8``, uint32 for indices and offsets,
+        else float64.
 
-        With ``rows``, that many examples along a new first axis. ``ShapeError`` for more than the memory
-        holds.
+        With ``rows``, that many examples along a new first axis. ``ShapeError`` if they do not fit into
+        memory.
         """
         random = np.random.default_rng(seed)
         lead = () if rows is None else (rows,)
@@ -96,7 +96,7 @@ class Case(_Declared):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are children of floating point numbers, and none of them has an element."""
+        """Whether the case has floating-point children, all of them without elements."""
         children = zip(self.shapes, self.domains, strict=True)
         sizes = [math.prod(shape) for shape, domain in children if _is_float(domain)]
         return bool(sizes) and not any(sizes)
@@ -108,15 +108,15 @@ class Case(_Declared):
 
 @dataclass(frozen=True, eq=False)
 class Convention(_Declared):
-    """Gradients that a rule promises where no derivative decides: at kinks and ties, at numbers that are not
-    finite, and of rules that are no derivatives by design::
+    """Gradients that a rule promises where no derivative decides: at kinks and ties, at non-finite numbers,
+    and for rules that by design are not derivatives::
 
         class ReLUNodeOp(UnaryNodeOp):
             conventions = (Convention([-0.0, 0.0, math.nan], gradients=([0, 0, math.nan],)),)
 
-    ``children`` are values, one array or nested list for each child; ``gradients`` one for each child,
-    ``None`` for an integer one, which is of int32. ``adjoint`` is that of the value, 1 everywhere by
-    default.
+    ``children`` holds the values of each child as an array or nested list; integers become int32.
+    ``gradients`` holds one gradient per child, ``None`` for an integer child. ``adjoint`` is the adjoint of
+    the node's value, 1 everywhere by default.
     """
 
     children: tuple[np.ndarray, ...]
@@ -140,12 +140,13 @@ class Convention(_Declared):
 
     @property
     def case(self) -> Case:
-        """The shapes and fields."""
+        """The case with these shapes and fields."""
         return Case(*(array.shape for array in self.children), **self.fields)
 
 
 def check_declared(cls: Any) -> None:
-    """``ArgumentError`` where the ``cases`` or the ``conventions`` of a class are no tuple of them."""
+    """``ArgumentError`` unless ``cls.cases`` is a tuple or list of ``Case``, ``cls.conventions`` one of
+    ``Convention``."""
     for name, kind in (("cases", Case), ("conventions", Convention)):
         declared = getattr(cls, name, ())
         if not isinstance(declared, tuple | list) or not all(isinstance(d, kind) for d in declared):
@@ -174,7 +175,7 @@ def _checked_domains(domain: Any, children: int) -> tuple[str, ...]:
 
 
 def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:
-    """Odd multiples of 0.1 in random order, shuffled anew for each example."""
+    """Odd multiples of 0.1 in random order, shuffled separately for each example."""
     if not lead:
         return 0.2 * (random.permutation(count) - count // 2) + 0.1
     orders = random.permuted(np.tile(np.arange(count), (*lead, 1)), axis=-1)

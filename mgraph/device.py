@@ -12,7 +12,7 @@ _DEFAULT = "jax_default_device"
 
 
 def find_device(number: int, kind: str) -> jax.Device:
-    """The JAX device ``number`` of ``kind``; ``DeviceError`` that lists what there is."""
+    """The JAX device ``number`` of ``kind``; if there is none, ``DeviceError``, which lists the devices."""
     if kind not in ("cpu", "gpu"):
         raise DeviceError(f'expected the device type "cpu" or "gpu", got {kind!r}')
     if not isinstance(number, int) or isinstance(number, bool):
@@ -46,9 +46,9 @@ def platform_of(device: jax.Device | None) -> str:
 
 
 def started() -> bool:
-    """True if JAX has started a backend, so that devices and threads are settled."""
+    """Whether JAX has started a backend, which fixes its devices and threads."""
     before = jax.config.values["jax_num_cpu_devices"]
-    try:  # JAX refuses to change this option from then on
+    try:  # JAX refuses to change this option once a backend has started
         jax.config.update("jax_num_cpu_devices", 2 if before == 1 else 1)
     except RuntimeError:
         return True
@@ -57,9 +57,9 @@ def started() -> bool:
 
 
 def memory_of(device: jax.Device | None) -> int:
-    """The memory of a device in bytes; that of the machine if the device, such as a CPU, does not say.
+    """The memory of a device in bytes; the machine's memory if the device, such as a CPU, reports none.
 
-    device: of this process, its first one if ``None``; JAX knows nothing of those of others.
+    device: a device of this process, its first if ``None``; JAX cannot query other processes' devices.
     """
     stats = (device or jax.local_devices()[0]).memory_stats()
     if stats and "bytes_limit" in stats:
@@ -68,15 +68,15 @@ def memory_of(device: jax.Device | None) -> int:
 
 
 class _Process:
-    """What is known of this process, which is another one after a fork.
+    """What is known about this process; updated in the child after a fork.
 
-    JAX computes in threads, and a fork copies none of them: a child whose parent has used JAX would wait for
-    them for ever.
+    JAX computes in threads, and a fork copies no threads: a child whose parent has used JAX would wait for
+    them forever.
     """
 
     def __init__(self) -> None:
         self.lacks_threads = False
-        """Whether JAX was running already when this process was forked."""
+        """Whether JAX was already running when this process was forked."""
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:

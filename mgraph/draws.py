@@ -1,4 +1,4 @@
-"""Random draws: keys from numbers that are arguments of a program."""
+"""Random draws: keys made from numbers that a program takes as arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
-    """The argument of ``run_key`` for one run and its random leaves ``ordinals``."""
+    """The argument of ``run_key`` for one run, followed by the ``ordinals`` of its random leaves."""
     return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
 
 
@@ -20,8 +20,8 @@ _THREEFRY = "threefry2x32"
 def run_key(draws: Any) -> jax.Array:
     """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32).
 
-    It is of the generator ``jax_default_prng_impl``. Threefry starts from the seed itself, others from words
-    that threefry draws.
+    It belongs to the generator ``jax_default_prng_impl``. Threefry starts from the seed itself, other
+    generators start from words that threefry draws.
     """
     seed, generator = jax.random.wrap_key_data(draws[:2], impl=_THREEFRY), jax.config.jax_default_prng_impl
     if generator != _THREEFRY:
@@ -31,19 +31,20 @@ def run_key(draws: Any) -> jax.Array:
 
 
 class RowsKey(NamedTuple):
-    """The random key of a function of some rows of larger arrays, in any order, which draws for them what a
-    function of all would. It matters for draws by rows (``inits.DeviceSource``); others are shared by all."""
+    """The random key of a function that computes some rows of larger arrays, in any order: it draws for each
+    row what the function of all rows would. Only draws with a key per row use the row numbers
+    (``inits.DeviceSource``); all rows share the other draws."""
 
     key: jax.Array
     rows: jax.Array
-    """Integers: the number of each row, along the first axis of what is drawn."""
+    """Integers: each row's index along the first axis of the drawn array."""
 
 
 Key = jax.Array | RowsKey
 
 
 def folded(key: Key, number: Any) -> Key:
-    """The key of this number among those that are made from ``key``."""
+    """The key derived from ``key`` and ``number``."""
     if isinstance(key, RowsKey):
         return key._replace(key=jax.random.fold_in(key.key, number))
     return jax.random.fold_in(key, number)

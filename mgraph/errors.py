@@ -12,7 +12,7 @@ class GraphError(MGraphError, RuntimeError):
 
 
 class ShapeError(MGraphError, ValueError):
-    """Children of an operator, or a value for a node, do not fit by shape."""
+    """The shapes of an operator's children, or the shape of a value for a node, do not fit."""
 
 
 class ElementTypeError(MGraphError, TypeError):
@@ -43,7 +43,7 @@ class ParameterError(MGraphError, KeyError):
 
 
 class DeviceError(MGraphError, RuntimeError):
-    """A device was asked for that this machine, or this JAX, does not have."""
+    """This machine, or this JAX, does not have the requested device."""
 
 
 class OutOfMemoryError(MGraphError, MemoryError):
@@ -51,7 +51,7 @@ class OutOfMemoryError(MGraphError, MemoryError):
 
 
 class ModelFileError(MGraphError, ValueError):
-    """A model file is damaged, of another format, or claims more data than it holds."""
+    """A model file is damaged, has another format, or claims more data than it holds."""
 
 
 class WordVectorsError(MGraphError, ValueError):
@@ -59,11 +59,11 @@ class WordVectorsError(MGraphError, ValueError):
 
 
 def told(error: BaseException) -> str:
-    """An exception in one line: with its kind, unless it is one of mgraph's own."""
+    """An exception in one line, with its class unless it is an ``MGraphError``."""
     kinds = () if isinstance(error, MGraphError) else (type(error).__name__,)
     return ": ".join(filter(None, (*kinds, first_line(error))))
 
 
 def first_line(error: BaseException) -> str:
-    """Of what an exception says; other libraries go on over many lines."""
+    """The first line of an exception's message; messages of other libraries may have many lines."""
     return str(error).strip().partition("\n")[0]

@@ -1,7 +1,7 @@
 """Python's operators on nodes: ``a + b``, ``2 * x``, ``-x``, ``x ** 2``, ``a @ b``, ``a < b``, ``x[1:3]``.
 
-The operators import the classes of nodes, so the methods are attached to ``Node`` here. ``==`` and ``!=``
-compare identity, because nodes are keys of dictionaries and are looked up in lists; ``mgraph.eq`` and
+The operators import the node classes, so this module attaches the methods to ``Node``. ``==`` and ``!=``
+compare identity, because nodes are dictionary keys and are looked up in lists; ``mgraph.eq`` and
 ``mgraph.ne`` compare values. A node is neither true nor false: its value is not known while the graph is
 recorded, so ``if a < b`` and ``a < b < c`` are errors.
 """
@@ -38,7 +38,7 @@ def matmul(a: Node, b: Node) -> Node:
     """``a @ b``: ``dot`` with a matrix ``b``, ``bdot`` with a batch of matrices.
 
     Shape: (..., m, k) and (k, n) or (..., k, n) to (..., m, n).
-    Gradient: ``adj b^T`` by ``a``, ``a^T adj`` by ``b``.
+    Gradient: ``adj b^T`` for ``a``, ``a^T adj`` for ``b``.
     Source: Marian, ``dot`` and ``bdot``.
     """
     return dot(a, b) if len(b.shape) == 2 else bdot(a, b)
@@ -51,9 +51,9 @@ def item(x: Node, index: Any) -> Node:
     empty slice or a negative stride; ``ElementTypeError`` for lists and arrays of positions, which
     ``index_select`` takes.
 
-    Shape: that of ``x``, each axis cut to its slice, without the axes of ints.
+    Shape: that of ``x``, each axis cut to its slice, without the axes that ints index.
     Gradient: ``adj`` where selected, else 0.
-    Source: no twin in Marian; ``slice`` and ``reshape``.
+    Source: no counterpart in Marian; ``slice`` and ``reshape``.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     dots = [place for place, part in enumerate(parts) if part is ...]
@@ -66,7 +66,7 @@ def item(x: Node, index: Any) -> Node:
 
 
 def _cut(x: Node, parts: Sequence[Any]) -> Node:
-    """``x[parts]`` with a part for each axis."""
+    """``x[parts]``, where the parts are for the first axes, without ``...``."""
     dropped = set()
     for axis, part in enumerate(parts):
         if isinstance(part, slice):
@@ -80,7 +80,7 @@ def _cut(x: Node, parts: Sequence[Any]) -> Node:
             continue
         try:
             if isinstance(part, bool | np.bool_):
-                raise TypeError("a truth value is no position")
+                raise TypeError("a truth value is not a position")
             position = operator.index(part)
         except TypeError:
             raise ElementTypeError(
@@ -98,20 +98,20 @@ def truth(x: Node) -> bool:
         f"{x.type} {x.spec!r} is neither true nor false: values are not known while recording, so `if`, "
         "`and`, `or`, `not` and a < b < c cannot ask for one. Element by element: mgraph.lt, le, gt, ge, eq "
         "and ne give 0 or 1, their product is `and`; mgraph.maximum and minimum choose. A number, after "
-        f"graph.forward(): node.scalar(). Whether there is a node: `is None`.{here()}"
+        f"graph.forward(): node.scalar(). To test for a missing node: `is None`.{here()}"
     )
 
 
 def as_number(x: Node) -> float:
-    """``GraphError``: a node is no number."""
+    """``GraphError``: a node is not a number."""
     raise GraphError(
-        f"{x.type} {x.spec!r} is no number: values are not known while recording; after graph.forward(), "
+        f"{x.type} {x.spec!r} is not a number: values are not known while recording; after graph.forward(), "
         f"node.scalar() is one{here()}"
     )
 
 
 def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
-    """The method for ``function``; ``NotImplemented`` for an operand that it does not know."""
+    """The method for ``function``; it returns ``NotImplemented`` for operands of an unknown type."""
 
     @functools.wraps(function)
     def method(self: Node, other: Any) -> Any:
@@ -127,7 +127,7 @@ def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers
 def as_array(self: Node, *_: Any, **__: Any) -> Any:
     """``GraphError``: neither numpy nor JAX can take a node as an array."""
     raise GraphError(
-        f"{with_article(self.type)} node of {self.spec!r} is no array: its value is not known while "
+        f"{with_article(self.type)} node of {self.spec!r} is not an array: its value is not known while "
         "recording. Functions of mgraph take nodes (mgraph.sin for jnp.sin), mgraph.map and "
         "mgraph.lambda_node apply functions of jax.numpy; after graph.forward() the array is "
         f"node.val(){here()}"
@@ -148,7 +148,7 @@ _UFUNCS: dict[np.ufunc, Binary] = {
 
 
 def array_ufunc(self: Node, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
-    """What numpy's scalars and arrays do with a node on their right: a scalar counts as a number."""
+    """numpy's operators with a node as operand, such as ``np.float64(2) * x``; 0-d arrays pass as numbers."""
     if ufunc in (np.equal, np.not_equal):  # as for Python's ==: identity
         return (inputs[0] is inputs[1]) is (ufunc is np.equal)
     if ufunc in _UFUNCS and method == "__call__" and not settings:
@@ -174,7 +174,7 @@ METHODS: dict[str, Any] = {
     "__rmatmul__": _operator("@", matmul, reflected=True, numbers=False),
     "__neg__": negate,
     "__abs__": absolute,
-    # Python asks the other side for the mirrored comparison where a number stands on the left.
+    # With a number on the left, Python calls the node's mirrored comparison.
     "__lt__": _operator("<", lt),
     "__le__": _operator("<=", le),
     "__gt__": _operator(">", gt),
@@ -187,7 +187,7 @@ METHODS: dict[str, Any] = {
     "__iter__": None,
     "__array_ufunc__": array_ufunc,
     "__array__": as_array,
-    "__jax_array__": property(as_array),  # which JAX looks for and does not call
+    "__jax_array__": property(as_array),  # a property, since JAX looks it up without calling it
 }
 
 

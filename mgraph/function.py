@@ -1,4 +1,4 @@
-"""``Function``: a recorded graph as a function of arrays (nGraph's ``Function``, in JAX's clothes)."""
+"""``Function``: a recorded graph as a function of arrays (nGraph's ``Function``, in JAX's style)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .tracing.trace import Checkpoints, trace
 
 @dataclass(frozen=True)
 class FunctionPlan(Plan):
-    """Some rows of a structure, by the values of its input rows."""
+    """Some rows of a structure, computed from the values of its input rows."""
 
     structure: Structure
     outputs: tuple[int, ...]
@@ -49,7 +49,7 @@ class FunctionPlan(Plan):
         return self.values(leaves, numbers, None if draws is None else run_key(draws))
 
     def values(self, leaves: Sequence[Any], numbers: Any, key: Any) -> tuple[Any, ...]:
-        """The outputs; ``key`` is that of the random nodes."""
+        """The outputs; ``key`` is the key of the random nodes."""
         values = trace(
             self.structure,
             leaves,
@@ -63,29 +63,29 @@ class FunctionPlan(Plan):
 
 
 R = TypeVar("R")
-"""What a function returns: an array, or a tuple of them."""
+"""What a function returns: an array, or a tuple of arrays."""
 
 
 class Function(Generic[R]):
     """The part of a graph below ``outputs`` as a function of ``inputs``.
 
-    ``inputs`` are leaves (``graph.input``, constants or parameters), a sequence or ``{name: node}``; each
-    appears once. Calling the function checks names, shapes and element types, takes the parameters' present
-    values from the graph and runs one compiled program, shared with every function of equal structure. The
-    result is one array for one output node, else a tuple in the order of ``outputs``.
+    ``inputs`` is a sequence of leaves (``graph.input``, constants or parameters) or ``{name: node}``; a leaf
+    may appear only once. Calling the function checks names, shapes and element types, takes the parameters'
+    present values from the graph and runs one compiled program, shared with every function of equal
+    structure. It returns one array if ``outputs`` is one node, else a tuple in the order of ``outputs``.
 
-    ``pure(params, inputs, key=None)`` is the same without any state: ``params`` a flat dictionary
-    ``{name: array}`` of the parameters' shapes, ``inputs`` a sequence in the order of ``inputs`` or a
-    dictionary, ``key`` a ``jax.random`` key for graphs with random nodes. It works under ``jax.jit``,
-    ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule set that
-    differentiation meets: with ``"jax"`` forward mode (``jax.jvp``, ``jax.jacfwd``) works too.
+    ``pure(params, inputs, key=None)`` computes the same without any state: ``params`` is a flat dictionary
+    ``{name: array}`` with arrays of the parameters' shapes, ``inputs`` a sequence in the order of ``inputs``
+    or a dictionary, and ``key`` a ``jax.random`` key for graphs with random nodes. It works under
+    ``jax.jit``, ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule
+    set that differentiation uses: with ``"jax"`` forward mode (``jax.jvp``, ``jax.jacfwd``) works too.
 
-    The function keeps no node but the parameters: the graph may be cleared or changed afterwards. What
-    ``debug``, ``callback`` and ``set_throw_nan`` watch in a graph is not watched in its functions. Where the
-    graph checkpoints gradients, those of ``pure`` are checkpointed too, at the same nodes.
+    The parameters are the only nodes that the function keeps: the graph may be cleared or changed
+    afterwards. ``debug``, ``callback`` and ``set_throw_nan`` watch a graph but not its functions. If the
+    graph checkpoints gradients, ``pure`` checkpoints its gradients at the same nodes.
 
-    ``clone`` and ``replace_parameter`` make functions of the same nodes; ``save`` writes one to a file, and
-    ``mgraph.load_function`` reads it without the graph and the code of its operators.
+    ``clone`` and ``replace_parameter`` make functions of the same nodes; ``save`` writes a function to a
+    file, and ``mgraph.load_function`` reads it without the graph or its operators' code.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Function(Generic[R]):
         sources = [self._source(tape.nodes[i], names) for i in excerpt.inputs]
         rows = tuple(excerpt.row_of[n.id] for n in tops)
         self._sources = tuple(source for source, _ in sources)
-        """For each input row the table, ``input``, ``parameter`` or ``constant``, and the key in it."""
+        """For each input row its table (``input``, ``parameter`` or ``constant``) and its key there."""
         self._plan = FunctionPlan(
             excerpt.structure,
             rows,
@@ -119,7 +119,7 @@ class Function(Generic[R]):
             tuple(trained for _, trained in sources),
             Checkpoints.of(tape, excerpt, settings.checkpointing, rows, settings.device),
         )
-        """With the numbers of the operators, for JAX to differentiate and transform."""
+        """The plan with the operators' numbers in it, for JAX to differentiate and transform."""
         generic, numbers = excerpt.structure.generic()
         self.signature = Signature(
             {name: node.spec for name, node in leaves.items()},
@@ -137,7 +137,7 @@ class Function(Generic[R]):
         """Names of the parameters that the outputs depend on."""
 
     def _source(self, node: Node, names: Mapping[int, str]) -> tuple[tuple[str, str | int], bool]:
-        """Where the value of a leaf comes from, and whether gradients flow there."""
+        """Where the value of a leaf comes from, and whether gradients flow to it."""
         if node.id in names:
             return ("input", names[node.id]), node.value_type.is_float
         if isinstance(node, ParamNode):
@@ -173,11 +173,11 @@ class Function(Generic[R]):
 
     @property
     def structure(self) -> Structure:
-        """The nodes, with the numbers of the operators."""
+        """The nodes, including the operators' numbers."""
         return self._plan.structure
 
     def of_structure(self, structure: Structure) -> Function[R]:
-        """The same function by other operators in the place of its own, to be differentiated by ``pure``."""
+        """This function, but ``pure`` uses the operators of ``structure``, in order to differentiate them."""
         made = self.clone()
         made._plan = replace(self._plan, structure=structure)
         return made
@@ -194,7 +194,7 @@ class Function(Generic[R]):
         )
 
     def replace_parameter(self, name: str, by: Any) -> Function[R]:
-        """This function with an array, or a parameter of any graph, in the place of the parameter ``name``.
+        """This function with an array, or a parameter of any graph, in place of the parameter ``name``.
 
         ``ArgumentError`` for an unknown name, ``ShapeError`` or ``ElementTypeError`` if it does not fit.
         Source: nGraph, ``Function::replace_parameter``.
@@ -213,10 +213,10 @@ class Function(Generic[R]):
     ) -> None:
         """Write the function, with its constants and the parameters' present values, to ``path``.
 
-        ``mgraph.load_function(path)`` runs it and differentiates it by the rule set of this function, without
-        the code of its operators. order: how often it can be differentiated; each makes the file larger, 0
-        is none. platforms: ``cpu``, ``cuda``, ``rocm`` or ``tpu``, that of the function's device by default.
-        Programs are those of ``jax.export``, which later versions of JAX read for at least six months.
+        ``mgraph.load_function(path)`` runs it and differentiates it by this function's rule set, without its
+        operators' code. order: how many times it can be differentiated, 0 for never; each time makes the file
+        larger. platforms: ``cpu``, ``cuda``, ``rocm`` or ``tpu``; by default that of the function's device.
+        The programs come from ``jax.export``; later versions of JAX read them for at least six months.
         """
         kind = platform_of(self._device)
         default = jax.export.default_export_platform() if kind == "gpu" else kind

@@ -56,7 +56,7 @@ class ExpressionGraph(GraphParameters):
     # -- leaves
 
     def new_param(self, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool) -> ParamNode:
-        """A parameter by its full name, on the present tape, for ``param`` and ``load``."""
+        """A new parameter with this full name on the present tape, for ``param`` and ``load``."""
         return ParamNode.make(self, name, shape, type_, init, fixed)
 
     def constant(
@@ -70,7 +70,7 @@ class ExpressionGraph(GraphParameters):
         """A constant of ``shape`` filled by an initializer (zeros without one).
 
         The value of a random initializer is drawn at each run; every other value is computed now.
-        ``ArgumentError`` for a name that is not a text.
+        ``ArgumentError`` for a name that is not a string.
         """
         name = text("the name of a constant", name)
         kind = self._element_type if type is None else as_type(type)
@@ -81,7 +81,7 @@ class ExpressionGraph(GraphParameters):
 
     def input(self, name: str, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A named leaf without a value: a parameter of a ``graph.function`` in nGraph's sense.
-        ``ArgumentError`` for a name that is not a text."""
+        ``ArgumentError`` for a name that is not a string."""
         name = text("the name of an input", name)
         kind = self._element_type if type is None else as_type(type)
         node: ConstantNode = new_leaf(ConstantNode, self.tape, spec_of(as_shape(shape), kind), False)
@@ -99,11 +99,11 @@ class ExpressionGraph(GraphParameters):
     def indices(
         self, values: Sequence[int], like: Node | None = None, axis: int | None = None
     ) -> ConstantNode:
-        """A uint32 constant of indices: of shape ``(n,)``, or, with ``like`` and ``axis``, of as many
-        axes as ``like`` with ``n`` at ``axis`` and 1 elsewhere (for ``gather``).
+        """A uint32 constant of indices. Its shape is ``(n,)``; with ``like`` and ``axis`` it has as many axes
+        as ``like``, with size ``n`` at ``axis`` and 1 elsewhere (for ``gather``).
 
         ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if ``like`` has no such axis,
-        ``ArgumentError`` if ``axis`` is no whole number.
+        ``ArgumentError`` if ``axis`` is not a whole number.
         """
         shape = [1] if like is None else [1] * len(operand("indices", like).shape)
         axis = -1 if axis is None else whole("indices", "axis", axis)
@@ -119,10 +119,10 @@ class ExpressionGraph(GraphParameters):
 
     def set_strict_broadcasting(self, strict: bool = True) -> None:
         """Refuse implicit broadcasting: elementwise operators (arithmetic, comparisons, logic, ``select``,
-        ``map``) then expect nodes of equal shape; ``ShapeError`` tells of ``mgraph.broadcast_to``.
+        ``map``) then expect nodes of equal shape; the ``ShapeError`` points to ``mgraph.broadcast_to``.
 
-        Numbers remain operands, and operators such as ``affine`` and ``layer_norm`` keep the shapes that they
-        document. A class of operators takes part by ``broadcasts = True``. Source: nGraph, which has no
+        Numbers remain valid operands, and operators such as ``affine`` and ``layer_norm`` keep the shapes
+        that they document. An operator class opts in with ``broadcasts = True``. Source: nGraph, which has no
         implicit broadcasting.
         """
         self.strict_broadcasting = strict = flag("set_strict_broadcasting", "strict", strict)
@@ -134,9 +134,9 @@ class ExpressionGraph(GraphParameters):
     def forward(self) -> None:
         """Run the nodes that were recorded since the last run.
 
-        More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
-        graph it does nothing, and draws no new random numbers; if a parameter or an input has a new value, it
-        runs all nodes again, with new random draws.
+        You may add nodes on top of computed ones and call ``forward()`` again. On an unchanged graph it does
+        nothing, and draws no new random numbers; if a parameter or an input has a new value, it runs all
+        nodes again, with new random draws.
         """
         run = self._present_run()
         if run.is_outdated():
@@ -153,9 +153,9 @@ class ExpressionGraph(GraphParameters):
             call(node.child(0))
 
     def backward(self, reset: bool = True, clip_value: float = 0.0) -> None:
-        """Gradients of the one top node by every trainable node; the top's adjoint is 1 everywhere.
+        """Gradients of the top node with respect to every trainable node; the top's adjoint is 1 everywhere.
 
-        ``reset=False`` adds to the parameters' present gradients. ``clip_value`` cuts every node's gradient
+        ``reset=False`` adds to the parameters' present gradients. ``clip_value`` clips every node's gradient
         elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is more than one
         trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
         ``clip_value`` and for a ``reset`` that is neither true nor false.
@@ -184,37 +184,39 @@ class ExpressionGraph(GraphParameters):
         self.backward(reset, clip_value)
 
     def fits(self) -> bool:
-        """Whether ``backprop()`` of what is recorded fits into the memory of ``reserve_workspace_mb``.
+        """Whether ``backprop()`` of the recorded nodes fits into the memory set by ``reserve_workspace_mb``.
 
-        The step is compiled and not run; ``memory()`` says what it needs. ``GraphError`` if nothing was
+        The step is compiled but not run; ``memory()`` says what it needs. ``GraphError`` if nothing was
         reserved. Source: Marian, ``fits``.
         """
         if self.workspace_mb is None:
-            raise GraphError("fits() needs to know the memory there is; call reserve_workspace_mb(MiB) first")
+            raise GraphError(
+                "fits() needs to know how much memory is available; call reserve_workspace_mb(MiB) first"
+            )
         return self.memory().fits
 
     def memory(self) -> MemoryUse:
-        """What ``backprop()`` of what is recorded needs, from XLA's analysis of the step, which is compiled
-        and not run; prints as a sentence."""
+        """The memory that ``backprop()`` of the recorded nodes needs, from XLA's analysis of the step, which
+        is compiled but not run; prints as a sentence."""
         return self._present_run().memory()
 
     def fusion_report(self, backward: bool = False) -> FusionReport:
-        """Which nodes of what is recorded XLA computes in one kernel, and whose values it writes to memory;
-        for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
+        """Which recorded nodes XLA computes in one kernel, and which nodes' values it writes to memory, in
+        ``forward()`` or in ``backprop()``. The step is compiled but not run."""
         return self._present_run().fusion(flag("fusion_report", "backward", backward))
 
     def profile(self, backward: bool = False, *, runs: int = 10) -> Profile:
-        """The seconds that each kernel of ``forward()``, or of ``backprop()``, takes on the CPU, by XLA's
-        profiler: means of so many runs of what is recorded. See ``mgraph.Profile``."""
+        """The seconds that each kernel of ``forward()``, or of ``backprop()``, takes on the CPU according to
+        XLA's profiler: means over ``runs`` runs of the recorded nodes. See ``mgraph.Profile``."""
         return self._present_run().profile(flag("profile", "backward", backward), runs)
 
     def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
-        """Rewrite what is recorded, before ``forward()``, by rules until none fits; says what changed. See
-        ``mgraph.rewriting.optimize``."""
+        """Rewrite the recorded nodes, before ``forward()``, until none of the rules applies; returns what
+        changed. See ``mgraph.rewriting.optimize``."""
         return optimize(self, rules, keep)
 
     def clear(self) -> None:
-        """Forget all nodes and their values, also those still referenced; keep parameters and their
+        """Forget all nodes and their values, even if they are still referenced; keep parameters and their
         gradients. ``GraphError`` while the body of a loop is recorded."""
         if len(self.recording) > 1:
             raise GraphError("clear() was called while the body of a loop is recorded")
@@ -230,15 +232,15 @@ class ExpressionGraph(GraphParameters):
         """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
 
     def assign(self, target: Node | Mapping[Any, Node], expression: Node | None = None) -> None:
-        """Replace the value of a parameter, or of a part of one, by that of ``expression``, computed from the
-        present values: ``assign(w, w * 0.9)``, ``assign(w[1:3], x)``, ``assign(w[:, 0], x)``.
+        """Replace the value of a parameter, or of part of a parameter, by that of ``expression``, computed
+        from the present values: ``assign(w, w * 0.9)``, ``assign(w[1:3], x)``, ``assign(w[:, 0], x)``.
 
-        ``assign({a: x, b[0]: y})`` replaces several at once; parts that overlap are written in order. It is
-        one program, which overwrites the old value's buffer unless that may still be read, by an array from
-        ``val()`` or by a ``forward()`` that has captured it; a loop of assignments allocates nothing. Random
-        nodes draw again. ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError``
-        if the target is no parameter of this graph and no slice, reshape or transposition of one. Source:
-        Alea TK, ``Context.Assign``.
+        ``assign({a: x, b[0]: y})`` replaces several values; parts that overlap are written in order. Each
+        call runs one program, which overwrites the old value's buffer unless an array from ``val()``, or a
+        ``forward()`` that has captured the value, may still read it; so a loop of assignments allocates
+        nothing. Random nodes draw again. ``ShapeError`` or ``ElementTypeError`` if the value does not fit,
+        ``ArgumentError`` if the target is neither a parameter of this graph nor a slice, reshape,
+        transposition or reversal of one. Source: Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)
@@ -260,16 +262,16 @@ class ExpressionGraph(GraphParameters):
         return self._present_run().value(row)
 
     def gradient_of(self, row: int) -> jax.Array:
-        """The gradient by recorded node number ``row``; see ``Node.grad``."""
+        """The gradient with respect to recorded node number ``row``; see ``Node.grad``."""
         return self._present_run().gradient(row)
 
     def forget_gradients(self) -> None:
-        """Discard gradients computed ahead of ``backward()``: what is trainable has changed."""
+        """Discard gradients computed ahead of ``backward()``, because a node's trainability has changed."""
         if self._run is not None:
             self._run.forget_gradients()
 
     def _present_run(self) -> Run:
-        """The computation of what is recorded."""
+        """The run of the recorded nodes, made on first use."""
         if self._run is None:
             self._run = Run(Planner(self.tape, self), next(self.runs))
         return self._run
@@ -309,12 +311,12 @@ class ExpressionGraph(GraphParameters):
         *,
         derivatives: str | None = None,
     ) -> PartialFunction:
-        """``build``, a function of nodes, as a function of arrays of which some sizes are unknown, -1.
+        """``build``, a function of nodes, as a function of arrays with unknown sizes, written as -1.
 
-        inputs: for each argument of ``build`` its partial shape, ``{"x": (-1, 3)}``, or a pair of that and an
-        element type. ``build`` records its nodes, again for every combination of sizes that a call brings,
-        aside of what the graph holds; it asks the graph for its parameters, and for nothing else outside.
-        Each combination is compiled: where sizes vary much, pad to few. Source: nGraph, ``PartialShape``.
+        inputs: the partial shape of each argument of ``build``, ``{"x": (-1, 3)}``, or a pair of shape and
+        element type. ``build`` records its nodes again for each new combination of sizes, separately from
+        the graph's nodes, of which it may use only the parameters. Each combination is compiled: if sizes
+        vary a lot, pad to a few sizes. Source: nGraph, ``PartialShape``.
         """
         if not callable(build) or not isinstance(inputs, Mapping):
             raise ArgumentError(
@@ -332,7 +334,7 @@ class ExpressionGraph(GraphParameters):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Record on a tape of its own in a block; afterwards the graph goes on as it was before."""
+        """Record on a separate tape in the ``with`` block; afterwards the graph is as it was before."""
         if len(self.recording) > 1:
             raise GraphError("a function cannot be recorded aside while the body of a loop is recorded")
         kept, recording, run = self.tape, self.recording, self._run
@@ -350,7 +352,7 @@ class ExpressionGraph(GraphParameters):
     # -- pictures and files
 
     def values(self) -> dict[str, np.ndarray]:
-        """The values of all named nodes (parameters, inputs, those with ``set_name``) in the order of
+        """The values of all named nodes (parameters, inputs, nodes named by ``set_name``) in the order of
         recording, after ``forward()``."""
         return dumps.values(self)
 
@@ -369,8 +371,8 @@ class ExpressionGraph(GraphParameters):
         title: str = "Expression graph",
     ) -> str:
         """The graph as one page to explore in a browser, also written to ``path`` if one is given;
-        ``clusters=graph.fusion_report().clusters`` shows the kernels, ``profile=graph.profile()`` their
-        times, too. See ``mgraph.drawing.html``."""
+        ``clusters=graph.fusion_report().clusters`` shows the kernels, ``profile=graph.profile()`` also their
+        times. See ``mgraph.drawing.html``."""
         return drawing.html(
             self, path, clusters=clusters, profile=profile, statistics=statistics, title=title
         )
@@ -382,7 +384,7 @@ class ExpressionGraph(GraphParameters):
         return drawing.repr_html(self)
 
     def dump(self, path: str | os.PathLike[str]) -> None:
-        """Write ``values()`` to ``path``, an ``.npz`` or a ``.bin``; ``mgraph diff`` compares two of them."""
+        """Write ``values()`` to ``path``, an ``.npz`` or a ``.bin``; ``mgraph diff`` compares two files."""
         dumps.dump(self, path)
 
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:

@@ -38,7 +38,7 @@ from .types import Type, as_type
 
 
 class RandomSource(Protocol):
-    """Where random numbers come from; both draw float32."""
+    """Where random numbers come from: ``HostSource`` or ``DeviceSource``, which both draw float32."""
 
     @property
     def numpy(self) -> ModuleType:
@@ -69,9 +69,9 @@ class HostSource:
 class DeviceSource:
     """Random numbers by JAX, inside a program.
 
-    By threefry, a shape with a longer first axis begins with the same numbers. With four axes or more each
-    row has a key from its index, so that a number depends on no axis's size: of attention's weights three
-    change from batch to batch.
+    With threefry, a shape with a longer first axis begins with the same numbers. With four or more axes, each
+    row along the last axis has a key made from its indices, so that a number does not depend on the size of
+    any axis: three axes of attention's weights change size from batch to batch.
     """
 
     numpy = jnp
@@ -116,7 +116,7 @@ class Fixed(Initializer):
         try:
             with np.errstate(invalid="ignore"):
                 value = given.astype(type_.dtype)
-        except OverflowError:  # by Python's ints
+        except OverflowError:  # from Python ints
             raise ElementTypeError(f"{self._name}: {type_} cannot hold {max(given.flat, key=abs)}") from None
         if type_.is_index and given.dtype != value.dtype and not np.array_equal(value, given):
             raise ElementTypeError(f"{self._name}: {type_} cannot hold {given[given != value].ravel()[0]}")
@@ -130,7 +130,7 @@ class Fixed(Initializer):
 
 
 def _holds_real_numbers(array: np.ndarray) -> bool:
-    if array.dtype == object:  # as Python's ints beyond 64 bits
+    if array.dtype == object:  # such as Python ints beyond 64 bits
         return all(isinstance(number, numbers.Real) for number in array.flat)
     # Types beyond numpy's own, such as bfloat16, have other kinds.
     return array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)
@@ -153,17 +153,17 @@ class Random(Initializer):
         return replace(self, **dict.fromkeys(self.runtime_fields, OPEN)), numbers
 
     def __getstate__(self) -> dict[str, Any]:
-        # called by copy and pickle, which would make another object of ``OPEN``
+        # called by copy and pickle, which would duplicate ``OPEN``
         return {name: value for name, value in vars(self).items() if name != "generic"}
 
     @property
     def open_numbers(self) -> int:
-        """Of a generic initializer, how many numbers ``bound`` takes."""
+        """How many numbers ``bound`` of a generic initializer takes."""
         return sum(getattr(self, name) is OPEN for name in self.runtime_fields)
 
     def bound(self, numbers: Any) -> Random:
-        """A generic initializer with the numbers of a vector in its runtime fields. These may be traced: do
-        not keep it."""
+        """A generic initializer with the numbers of a vector in its runtime fields. The numbers may be
+        traced, so do not keep the result."""
         return replace(self, **dict(zip(self.runtime_fields, weak_scalars(numbers), strict=True)))
 
     def draw(self, source: RandomSource, shape: Shape) -> Any:
@@ -194,7 +194,7 @@ def from_value(value: float) -> Fixed:
 
 
 def _filled(value: float, shape: Shape, type_: Type) -> np.ndarray:
-    # In the type of an integer node numpy would cut fractions.
+    # For an integer node's type, numpy would truncate fractions.
     known = type_.is_float and np.asarray(value).dtype.kind in "biuf"
     return np.full(shape, value, type_.dtype if known else None)
 
@@ -250,7 +250,7 @@ def _shaped(flat: np.ndarray, shape: Shape, type_: Type) -> np.ndarray:
 
 def from_sparse_vector(indices: Any, values: Any) -> Fixed:
     """``values`` at ``indices`` of the row-major elements, 1e-6 elsewhere; ``ShapeError`` unless there is one
-    value for each index and all lie inside. Source: Marian, ``inits::fromSparseVector``."""
+    value per index and all indices exist. Source: Marian, ``inits::fromSparseVector``."""
     places = as_array("inits.from_sparse_vector", indices).reshape(-1)
     numbers = as_array("inits.from_sparse_vector", values).reshape(-1)
     return Fixed("from_sparse_vector", partial(_scattered, places, numbers))
@@ -271,10 +271,10 @@ def _scattered(places: np.ndarray, numbers: np.ndarray, shape: Shape, type_: Typ
 def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed: int = 1) -> Fixed:
     """A table ``(words, dim)`` from a text file of word vectors (``mgraph.files.word_vectors``).
 
-    Words without a vector are drawn, by ``seed``, with variance ``2 / (words + dim)``. ``normalize`` divides
-    by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and line, ``ShapeError``
-    for a node that is no matrix, ``ArgumentError`` for a negative seed. Source: Marian,
-    ``inits::fromWord2vec``.
+    Words without a vector get a random one, drawn with ``seed`` and variance ``2 / (words + dim)``.
+    ``normalize`` divides by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and
+    line, ``ShapeError`` for a node that is not a matrix, ``ArgumentError`` for a negative seed. Source:
+    Marian, ``inits::fromWord2vec``.
     """
     seed = checked_seed(seed)
     return Fixed("from_word2vec", partial(_read, path_text(path), normalize, seed))
@@ -290,12 +290,12 @@ def _read(path: str, normalize: bool, seed: int, shape: Shape, type_: Type) -> n
 
 
 def from_tensor(array: Any) -> Fixed:
-    """A copy of an array of the node's own shape (numpy, JAX, or another node's ``val()``)."""
+    """A copy of an array (numpy, JAX, or another node's ``val()``) that has the node's shape."""
     return Fixed("from_tensor", partial(_given, as_array("inits.from_tensor", array)))
 
 
 def from_item(item: Any) -> Fixed:
-    """A copy of an item of a model file (see ``mgraph.files.items``) of the node's own shape."""
+    """A copy of an item of a model file (see ``mgraph.files.items``) that has the node's shape."""
     return Fixed("from_item", partial(_given, as_array("inits.from_item", item)))
 
 
@@ -323,7 +323,7 @@ def _called(
 
 def range(begin: float, end: float, step: float = 1) -> Fixed:
     """``begin, begin + step, ...`` below ``end``; as many numbers as the node has elements. ``ArgumentError``
-    for a step of 0 and what is not finite."""
+    for a step of 0 and for non-finite numbers."""
     if not all(map(math.isfinite, _reals("range", begin=begin, end=end, step=step))) or not step:
         raise ArgumentError(f"inits.range has no numbers from {begin} to {end} by {step}{here()}")
     return Fixed("range", partial(_sequence, begin, end, step))
@@ -473,10 +473,10 @@ def gumbel(eps: float = 1e-5) -> Random:
 
 
 def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
-    """Uniform in ``+-scale * sqrt(6 / (in + out))``; in = second last axis, out = last axis.
+    """Uniform in ``+-scale * sqrt(6 / (in + out))``; in = second-to-last axis, out = last axis.
 
-    With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; both set is the
-    same as none. Source: Glorot and Bengio 2010.
+    With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; setting both is the
+    same as setting neither. Source: Glorot and Bengio 2010.
     """
     return _glorot("inits.glorot_uniform", fan_in, fan_out, scale, normal=False)
 

@@ -44,8 +44,8 @@ def check_value(what: str, spec: Any, array: Any) -> None:
 
 
 def as_indices(values: Sequence[int]) -> np.ndarray:
-    """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` for what is
-    no vector."""
+    """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if
+    ``values`` is not a vector."""
     array = as_array("indices", values)
     if array.ndim != 1:
         raise ShapeError(f"indices: expected a vector of indices, got {described(values)}{here()}")
@@ -63,7 +63,7 @@ def check_initializer(init: Any) -> Random | Fixed:
 
 @contextmanager
 def _initializing(what: str, where: Place | None = None) -> Iterator[None]:
-    """Errors of an initializer name the leaf ``what`` and say where it was made, by default now."""
+    """Make an initializer's errors name the leaf ``what`` and where it was made, by default here."""
     try:
         yield
     except (ShapeError, ElementTypeError) as e:
@@ -147,8 +147,8 @@ class ParamNode(Node):
         return node
 
     def set_name(self, name: str) -> Node:
-        """``GraphError`` for another name: ``graph.params()``, functions and files know a parameter by its
-        own."""
+        """``GraphError`` for another name: ``graph.params()``, functions and files use the name that the
+        parameter was made with."""
         if name != self.name:
             raise GraphError(
                 f"parameter {self.name!r} cannot be called {name!r}: its name is that of graph.param{here()}"
@@ -171,7 +171,7 @@ class ParamNode(Node):
         return self
 
     def tape(self) -> Tape[Node]:
-        """The graph's present tape, which the parameter joins if it was cleared."""
+        """The graph's present tape, which the parameter joins if the graph was cleared."""
         self.current()
         return super().tape()
 
@@ -194,7 +194,7 @@ class ParamNode(Node):
         return self._init.host_value(seed, self.shape, self.value_type)
 
     def assigned(self, value: jax.Array) -> None:
-        """Take over a value that nothing else references, from ``mgraph.running.assignment``."""
+        """Take over a value from ``mgraph.running.assignment`` that nothing else references."""
         self._value, self._seen = value, False
 
     @property
@@ -291,7 +291,7 @@ class Parameters(Mapping[str, ParamNode]):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Parameters made within are gone if an error ends it."""
+        """Remove the parameters made in the ``with`` block if an error ends it."""
         known = self._nodes.copy()
         try:
             yield
@@ -308,7 +308,7 @@ class Parameters(Mapping[str, ParamNode]):
         return {name: node.val() for name, node in self._nodes.items()}
 
     def grads(self) -> dict[str, jax.Array]:
-        """The gradients of the trainable parameters, zeros where none has arrived."""
+        """The gradients of the trainable parameters, zeros where there is none."""
         return {name: node.grad() for name, node in self.trainable().items()}
 
     def check_shape(self, name: str, shape: Shape) -> None:

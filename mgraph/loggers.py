@@ -1,4 +1,4 @@
-"""The log of mgraph on a terminal and in files. Importing mgraph installs no handlers; this does."""
+"""mgraph's log, on the terminal and in files. ``create_loggers`` installs handlers; an import does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVELS = {
     "critical": logging.CRITICAL,
     "off": logging.CRITICAL + 10,
 }
-"""Marian's names of the levels."""
+"""Marian's level names."""
 
 Path = str | os.PathLike[str]
 
@@ -30,13 +30,13 @@ class Loggers(NamedTuple):
     """What ``create_loggers`` has set up."""
 
     general: logging.Logger
-    """``mgraph``: what programs are compiled, and what ``debug`` prints."""
+    """``mgraph``: which programs are compiled, and what ``debug`` prints."""
     valid: logging.Logger
-    """``mgraph.valid``, for lines of a validation; they are in the general log, too."""
+    """``mgraph.valid``, for the lines of a validation, which are also in the general log."""
 
 
 class _Handler(logging.Handler):
-    """Passes records to a stream or a file; known by its class, so that a second call replaces it."""
+    """Passes records to a stream or a file; ``create_loggers`` replaces earlier handlers of this class."""
 
     def __init__(self, target: logging.Handler, mark: str) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class _Handler(logging.Handler):
 def create_loggers(
     *, log: Path | None = None, valid_log: Path | None = None, log_level: str = "info", quiet: bool = False
 ) -> Loggers:
-    """Write the log of mgraph to stderr, unless ``quiet``, and to the file ``log``, each line after its time.
+    """Write mgraph's log to stderr, unless ``quiet``, and to the file ``log``; lines start with the time.
 
-    ``valid_log``: a file for the lines of the logger ``valid``. ``log_level``: the least severity, ``trace``
-    to ``off``. A second call replaces what the first has set up. ``ArgumentError`` for an unknown level,
-    ``OSError`` for a file that cannot be written. Source: Marian, ``createLoggers``.
+    ``valid_log``: a file for the lines of the logger ``valid``. ``log_level``: the lowest severity to log,
+    ``trace`` to ``off``. A second call replaces the handlers of the first. ``ArgumentError`` for an unknown
+    level, ``OSError`` for a file that cannot be written. Source: Marian, ``createLoggers``.
     """
     if log_level not in LEVELS:
         raise ArgumentError(f"expected a log_level of {', '.join(LEVELS)}, got {log_level!r}")

@@ -1,4 +1,4 @@
-"""Names in messages: misspelt ones, their articles and their plurals."""
+"""Names in messages: suggestions for misspelt names, articles and plurals."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 
 def meant(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """``; did you mean softmax?`` for a misspelt name, or nothing if no known one is similar.
+    """``; did you mean softmax?`` for a misspelt name, or nothing if no known name is similar.
 
-    shown: how the suggestion is written.
+    shown: formats the suggestion.
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {shown(close[0])}?" if close else ""

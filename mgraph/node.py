@@ -41,7 +41,7 @@ Position: TypeAlias = int | slice | EllipsisType
 if TYPE_CHECKING:
 
     class Refused:
-        """What checkers of types take a node's truth for: no bool, so that ``if node`` is an error."""
+        """A node's truth value to type checkers: not a bool, so that ``if node`` is an error."""
 
 
 INSTEAD = {
@@ -62,18 +62,18 @@ INSTEAD = {
     "tolist": "x.val().tolist()",
     "view": "mgraph.reshape(x, shape)",
 }
-"""What a node has in place of attributes of arrays and tensors."""
+"""What to use on a node in place of attributes of arrays and tensors."""
 
 
 def _instead(name: str) -> str:
-    """A hint for who takes a node for an array: what is here in place of its attribute."""
+    """A hint for users who mistake a node for an array: what to use in place of an array's attribute."""
     if isinstance(vars(sys.modules[__package__]).get(name), FunctionType):
         return f"; operators are functions: mgraph.{name}(x)"
     return f"; see {INSTEAD[name]}" if name in INSTEAD else ""
 
 
 class NodeMeta(type):
-    """Calling a node class records a node; see the module's page."""
+    """Calling a node class records a node; see the module's docstring."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         if name == "__dataclass_fields__":
@@ -91,7 +91,7 @@ class NodeMeta(type):
         has_rule: bool
         _operators: weakref.WeakValueDictionary[Any, Any]
         _plain: Any
-    else:  # checkers of types take the class itself for what a call returns
+    else:  # type checkers take the class itself as the type that a call returns
 
         def __call__(cls, *children: Any, **fields: Any) -> Any:
             if cls.fields and children and not isinstance(children[-1], Node):
@@ -150,7 +150,7 @@ class Node(metaclass=NodeMeta):
     absorbed_by: str | None = None
     """The rewrite of ``graph.optimize`` that has absorbed this node or a use of it."""
     index_children: ClassVar[tuple[int, ...]] = ()
-    """Children that hold indices: of an integer type, outside the common element type."""
+    """Positions of children that hold indices: they have an integer type, whatever the others' type."""
     mixed_types: ClassVar[bool] = False
     """Whether children may differ in element type."""
     broadcasts: ClassVar[bool] = False
@@ -158,32 +158,32 @@ class Node(metaclass=NodeMeta):
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     computed_once: ClassVar[bool] = False
-    """Whether a compiled program stores a value that several nodes read. XLA may fuse it into each of them
-    instead, with everything it is computed from: along residual connections that is all layers before."""
+    """Whether a compiled program stores the value if several nodes read it. Otherwise XLA may fuse it into
+    each reader, with everything it is computed from: along residual connections, all earlier layers."""
     stored_by_loops: ClassVar[bool] = False
     """Whether recomputing the value costs more than storing it, so that loops store it for every step."""
     differentiable: ClassVar[bool] = True
-    """Whether gradients flow through it. A class with ``False`` needs no rule: no gradient passes it. A class
-    without a rule and without ``False`` is an error where a gradient would flow."""
+    """Whether gradients flow through the node. A class with ``False`` needs no rule, as no gradient passes
+    it. A class with neither a rule nor ``False`` is an error where a gradient would flow."""
     has_rule: ClassVar[bool] = False
     """Whether the class has a backward rule; derived."""
     runtime_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields whose numbers are arguments of compiled programs, so that one program serves all of them. In the
-    methods such a field is a traced scalar, weakly typed like a Python number, whose value is unknown; only
-    the default of the field, and values that are not floats, are known there (``operands.known``)."""
+    """Fields whose numbers are arguments of compiled programs, so that one program serves all numbers. In the
+    methods such a field is a traced scalar of unknown value, weakly typed like a Python number; only the
+    field's default, and values that are not floats, are known there (``operands.known``)."""
     gradient_is_derivative: ClassVar[bool] = True
     """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``, or of ``surrogate_ops``."""
     surrogate_ops: ClassVar[Any] = None
     """A smooth function of the same children whose derivative ``backward_ops`` is meant to be, for a forward
-    that rounds (a straight-through gradient). Only checks of gradients compute it."""
+    that rounds (a straight-through gradient). Only gradient checks compute it."""
     cases: ClassVar[tuple[Case, ...]] = ()
-    """Examples of its children and fields, on which ``mgraph.check_operators`` examines it."""
+    """Examples of children and fields on which ``mgraph.check_operators`` checks the class."""
     conventions: ClassVar[tuple[Convention, ...]] = ()
-    """Gradients at kinks, ties and numbers that are not finite, by which ``check_mutants`` judges rules."""
+    """Gradients at kinks, ties and non-finite numbers, by which ``check_mutants`` judges rules."""
     equivalent_mutants: ClassVar[Mapping[str, str]] = {}
-    """Changes of the rule that ``check_mutants`` cannot tell from it, as ``before -> after``, and why."""
+    """Mutants of the rule that ``check_mutants`` cannot tell from it, as ``before -> after``, and why."""
     accepted_budgets: ClassVar[Mapping[str, str]] = {}
-    """Verdicts of ``check_budgets``, such as ``worse than JAX``, despite which the rule is kept, and why."""
+    """Verdicts of ``check_budgets``, such as ``worse than JAX``, that are accepted for the rule, and why."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}
@@ -191,7 +191,7 @@ class Node(metaclass=NodeMeta):
     generic: tuple[Any, tuple[float, ...]] | None = None
     """The operator with its runtime fields left open, and their numbers; ``None`` without such fields."""
     open_numbers: int = 0
-    """Of such a generic operator, how many numbers ``bound`` takes."""
+    """How many numbers ``bound`` of such a generic operator takes."""
     _plain: ClassVar[Any] = None
 
     if TYPE_CHECKING:
@@ -229,10 +229,10 @@ class Node(metaclass=NodeMeta):
 
         __iter__: None
 
-    else:  # checkers of types know the fields by their annotations, and see misspelt names
+    else:  # type checkers know the fields from their annotations, and report misspelt names
 
         def __getattr__(self, name: str) -> Any:
-            # Called only for names that are not slots or methods: the fields of a node are its operator's.
+            # Called only for names that are not slots or methods: a node's fields are those of its operator.
             if name in type(self).fields and self.operator is not None:
                 return getattr(self.operator, name)
             if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
@@ -248,7 +248,8 @@ class Node(metaclass=NodeMeta):
     # -- operators, for the engine
 
     def check_types(self, *specs: Any) -> None:
-        """Unless ``mixed_types``, children share an element type; ``index_children`` are of integers."""
+        """Unless ``mixed_types``, check that children share an element type and ``index_children`` are
+        integers."""
         if self.mixed_types:
             return
         seen: Type | None = None
@@ -261,7 +262,7 @@ class Node(metaclass=NodeMeta):
                 seen = kind
             elif kind is not seen:
                 raise ElementTypeError(
-                    f"children of unequal element type, {seen} and {kind}; cast one: cast(x, {seen})"
+                    f"children differ in element type, {seen} and {kind}; cast one: cast(x, {seen})"
                 )
 
     def new_spec(self, *specs: Any) -> Specs:
@@ -276,7 +277,7 @@ class Node(metaclass=NodeMeta):
         return spec_like(value)
 
     def _no_arrays(self, value: Any) -> ElementTypeError:
-        """The error about a value that is neither an array nor a tuple of them."""
+        """The error about a value that is neither an array nor a tuple of arrays."""
         what = f"forward_ops must return an array or a tuple of them, got {value!r}"
         return ElementTypeError(f"{what}{rule_place(type(self).forward_ops)}")
 
@@ -289,7 +290,7 @@ class Node(metaclass=NodeMeta):
         own = self if self.generic is None else self.generic[0].bound(numbers)
         with keeping_nothing(own, "forward_ops"):
             value = own.forward_ops(*values)
-        known = int | float | complex | Node  # JAX makes arrays of the numbers, and asks a node for its own
+        known = int | float | complex | Node  # JAX makes arrays of the numbers; a node raises its own error
         if not all(hasattr(leaf, "dtype") or isinstance(leaf, known) for leaf in jax.tree.leaves(value)):
             raise self._no_arrays(value)
         return value
@@ -310,8 +311,8 @@ class Node(metaclass=NodeMeta):
         return {**fields, **dict.fromkeys(found, OPEN)}, tuple(found.values())
 
     def bound(self, numbers: Any) -> Any:
-        """A generic operator with the numbers of a vector in its runtime fields. These may be traced: do not
-        keep it."""
+        """A generic operator with the numbers of a vector in its runtime fields. The numbers may be traced,
+        so do not keep the result."""
         names = [name for name in self.runtime_fields if self.__dict__[name] is OPEN]
         operator = new(type(self))
         operator.__dict__.update(self.__dict__, **dict(zip(names, weak_scalars(numbers), strict=True)))
@@ -321,7 +322,7 @@ class Node(metaclass=NodeMeta):
 
     @property
     def shape(self) -> NodeShape:
-        """Sizes of the axes (of the first output where there are several)."""
+        """Sizes of the axes (of the first output if there are several)."""
         return self._first_spec().shape
 
     @property
@@ -331,7 +332,7 @@ class Node(metaclass=NodeMeta):
 
     @property
     def trainable(self) -> bool:
-        """Whether gradients flow into this node. To assign to it is to call ``set_trainable``."""
+        """Whether gradients flow into this node. Assigning to it calls ``set_trainable``."""
         return self._trainable
 
     @trainable.setter
@@ -362,7 +363,7 @@ class Node(metaclass=NodeMeta):
         return self
 
     def leaf_value(self) -> Any:
-        """The present value of an input leaf, handed to programs."""
+        """The present value of an input leaf, passed to programs."""
         raise GraphError(f"this {self.type} node, made at {place(self.where)}, has no value of its own")
 
     def child(self, i: int) -> Node:
@@ -376,7 +377,7 @@ class Node(metaclass=NodeMeta):
             ) from None
 
     def val(self) -> jax.Array:
-        """The value; for a node with several outputs, which users see through its views, a tuple.
+        """The value, a tuple for a node with several outputs (which users see through its views).
 
         Available after ``graph.forward()`` for every node; ``GraphError`` before.
         """
@@ -420,14 +421,14 @@ class Node(metaclass=NodeMeta):
         tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:
-        """Give the node a name for pictures and messages; returns the node. ``ArgumentError`` if it is no
-        text, ``GraphError`` for another name of a parameter."""
+        """Give the node a name for pictures and messages; returns the node. ``ArgumentError`` if the name is
+        not a string, ``GraphError`` if it would rename a parameter."""
         self.name = text("the name of a node", name)
         return self
 
     def debug(self, message: str = "") -> Node:
         """Print value and gradient of this node in Marian's layout whenever ``graph.forward()``,
-        ``backward()`` or ``backprop()`` computes them. It is not part of a ``graph.function``.
+        ``backward()`` or ``backprop()`` computes them. A ``graph.function`` prints nothing.
 
         ``GraphError`` inside a loop's body, where a node has a value per step.
         """
@@ -491,9 +492,9 @@ class NaryNodeOp(Node):
     """Base of operations over any number of children.
 
     A subclass defines ``type``, ``forward_ops(self, *values) -> value`` and, where there is a gradient,
-    ``backward_ops(self, adj, val, *values)`` that returns one gradient per child: the i-th for ``child(i)``,
-    ``None`` for no gradient. A gradient may have the shape of the broadcast value; the engine sums it to the
-    child's.
+    ``backward_ops(self, adj, val, *values)``, which returns one gradient per child: the i-th for
+    ``child(i)``, ``None`` for no gradient. A gradient may have the shape of the broadcast value; the engine
+    sums it to the child's shape.
     """
 
     if TYPE_CHECKING:
@@ -505,7 +506,7 @@ class NaryNodeOp(Node):
         declare(cls)
 
     def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The value of a ``composite`` operator under a rule set; by default the same under any."""
+        """The value of a ``composite`` operator under a rule set; by default the same under all of them."""
         return self.forward_ops(*values)
 
 

@@ -1,7 +1,7 @@
 """Operators: what an operation is apart from its children; one object per class and field values.
 
-The fields of an operation are the annotated attributes of its class. They are its identity: equal fields make
-one node and one program, so they must be hashable and must decide what is computed.
+The fields of an operation are the annotated attributes of its class. They are its identity: equal fields over
+the same children are one node and one program, so fields must be hashable and must decide what is computed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPEN = Open()
 def declare(cls: Any) -> None:
     """Turn the annotated attributes of a new operation class into its fields and their defaults.
 
-    A plain attribute that has the name of an inherited field is that field's new default.
+    A plain attribute with the name of an inherited field is that field's new default.
     """
     own = [
         name for name, annotation in inspect.get_annotations(cls).items() if "ClassVar" not in str(annotation)
@@ -62,7 +62,8 @@ def declare(cls: Any) -> None:
 
 
 def _check_declaration(cls: Any, names: list[str]) -> None:
-    """``ArgumentError`` for an ``__init__`` or a field that would be ignored, or a ``type`` but a name."""
+    """``ArgumentError`` for an ``__init__`` or a field that would be ignored, and for a ``type`` that is not
+    a string."""
     if "__init__" in vars(cls):
         raise ArgumentError(
             f"{cls.__name__}: __init__ is never called; declare a field by an annotation such as `axis: int`"
@@ -78,7 +79,7 @@ def _check_declaration(cls: Any, names: list[str]) -> None:
 
 
 def find_operator(cls: Any, fields: dict[str, Any]) -> Any:
-    """``make_operator``, with a cache by the field values as they were given."""
+    """``make_operator``, cached by the field values as given."""
     values = tuple(fields.values())
     words = (*fields, *map(type, values), *values)
     try:
@@ -93,7 +94,7 @@ def find_operator(cls: Any, fields: dict[str, Any]) -> Any:
 
 
 def _is_itself(value: Any) -> bool:
-    """Whether equal values of its type are identical; not for 0.0, nan, or a tuple with such."""
+    """Whether equal values of its type are identical; false for 0.0, nan, and tuples, which may hold them."""
     if type(value) is float:
         return value == value and value != 0
     return type(value) in (bool, int, str, Type)
@@ -134,7 +135,7 @@ _OWN = {"_shapes", "generic", "open_numbers"}
 @contextmanager
 def keeping_nothing(operator: Any, rule: str) -> Iterator[None]:
     """Refuse a rule that sets attributes: its operator serves all nodes of the class with these fields, so
-    the next node would read the values of this one. ``ArgumentError``; the attributes are as before."""
+    the next node would read this node's values. Restores the attributes and raises ``ArgumentError``."""
     before, attributes = dict(vars(operator)), vars(operator)
     yield
     kept = [
@@ -154,8 +155,8 @@ def keeping_nothing(operator: Any, rule: str) -> Iterator[None]:
 
 
 def takes(rule: Any, count: int) -> bool:
-    """Whether ``rule`` can be called with so many arguments; true of what has no signature, as what is not
-    written in Python."""
+    """Whether ``rule`` can be called with ``count`` arguments; true if it has no signature, like some
+    functions written in C."""
     try:
         inspect.signature(rule).bind(*range(count))
     except TypeError:
@@ -166,7 +167,7 @@ def takes(rule: Any, count: int) -> bool:
 
 
 def signature_for(head: str, count: int) -> str:
-    """How a rule on so many children must be declared: ``head`` and a parameter for each child."""
+    """How to declare a rule on ``count`` children: ``head`` and a parameter for each child."""
     return f"{', '.join([head, *('xyz'[:count] if count <= 3 else ['*children'])])})"
 
 
@@ -186,8 +187,8 @@ _PLAIN = (bool, int, str, bytes, Type, Open, type(None))
 
 
 def canonical(value: Any, cls: type, name: str) -> Any:
-    """A hashable stand-in for a field's value, equal only for values that compute the same: it distinguishes
-    1 from 1.0 and True, 0.0 from -0.0, and classes with equal contents; nan equals nan."""
+    """A hashable stand-in for a field's value, equal only for values that compute the same result: it
+    distinguishes 1 from 1.0 and True, 0.0 from -0.0, and classes with equal contents; nan equals nan."""
     kind = tuple if isinstance(value, NodeShape) else type(value)
     if kind in _PLAIN:
         return kind, value
@@ -209,7 +210,7 @@ def canonical(value: Any, cls: type, name: str) -> Any:
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """The contents of a value where they decide equality."""
+    """The contents of a value if they decide its equality, else ``None``."""
     if isinstance(value, tuple):
         return value
     if isinstance(value, slice | range):

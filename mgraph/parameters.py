@@ -26,16 +26,16 @@ class GraphParameters(GraphSettings):
         super().__init__(inference, seed, derivatives)
         self.reloaded = False
         self.model_yml: str | None = None
-        """Text of ``special:model.yml`` of the model file that was loaded."""
+        """Text of ``special:model.yml`` in the loaded model file."""
         self._namespace = ""
 
     @abstractmethod
     def new_param(self, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool) -> ParamNode:
-        """A parameter by its full name, on the present tape."""
+        """A new parameter with this full name on the present tape."""
 
     def switch_params(self, namespace: str) -> None:
-        """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``.
-        ``ArgumentError`` for one that is not a text."""
+        """Parameters requested from now on live in ``namespace``, stored as ``namespace::name``.
+        ``ArgumentError`` for a namespace that is not a string."""
         self._namespace = text("a namespace", namespace)
 
     def param(
@@ -46,12 +46,12 @@ class GraphParameters(GraphSettings):
         type: TypeName | None = None,
         fixed: bool | None = None,
     ) -> ParamNode:
-        """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
+        """The parameter ``name``; made with ``init`` (Glorot uniform by default) if it is new.
 
-        ``fixed`` parameters are not trained; ``None`` leaves one that exists as it is, and trains a new one.
-        ``ShapeError`` if it exists with another shape, ``ParameterError`` if it exists with another element
-        type or is new in a graph whose parameters were loaded from a file; ``ArgumentError`` for a name that
-        is not a text.
+        ``fixed`` parameters are not trained; ``None`` leaves an existing parameter as it is, and trains a new
+        one. ``ShapeError`` if it exists with another shape, ``ParameterError`` if it exists with another
+        element type or is new in a graph whose parameters were loaded from a file; ``ArgumentError`` for a
+        name that is not a string.
         """
         full = self._asked(name)
         fixed = None if fixed is None else flag("param", "fixed", fixed)
@@ -79,8 +79,8 @@ class GraphParameters(GraphSettings):
         return node
 
     def get(self, name: str) -> ParamNode | None:
-        """The parameter ``name`` of the current namespace, ``None`` without one. ``ArgumentError`` for a
-        name that is not a text."""
+        """The parameter ``name`` of the current namespace, ``None`` if it does not exist. ``ArgumentError``
+        for a name that is not a string."""
         return self._parameters.get(self._asked(name))
 
     def params(self) -> Parameters:
@@ -88,12 +88,12 @@ class GraphParameters(GraphSettings):
         return self._parameters
 
     def copy_params(self, other: GraphParameters) -> None:
-        """Copy the values of all parameters of another graph, creating those that are missing.
+        """Copy the values of all parameters of another graph, creating missing parameters.
 
-        They keep their full names, inside the current namespace, and stay fixed if they are. Values are
-        shared until one of the graphs is trained, so that a model loaded once can serve several graphs.
-        ``ShapeError`` or ``ElementTypeError`` if a value does not fit, before anything changes. Source:
-        Marian, ``copyParams``, which does not overwrite existing parameters.
+        Parameters keep their full names, inside the current namespace; those created from fixed ones are
+        fixed. The graphs share the values until one of them is trained, so a model loaded once can serve
+        several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit, before anything
+        changes. Source: Marian, ``copyParams``, which does not overwrite existing parameters.
         """
         if not isinstance(other, GraphParameters):
             raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
@@ -102,7 +102,7 @@ class GraphParameters(GraphSettings):
         self._take({full: node.val() for full, node in given.items()}, fixed)
 
     def _take(self, values: Mapping[str, Any], fixed: Collection[str] = ()) -> None:
-        """Give parameters these values by full name, creating those that are missing, if all values fit."""
+        """Set parameters to these values by full name, creating missing ones, if all values fit."""
         for full in self._parameters.keys() & values.keys():
             self._parameters[full].check_value(values[full])
         for full, value in values.items():
@@ -113,7 +113,8 @@ class GraphParameters(GraphSettings):
             self._parameters[full].set_value(value)
 
     def _asked(self, name: str) -> str:
-        """The full name of a parameter that a user asks for; ``ArgumentError`` if it is none."""
+        """The full name of a parameter that a user asks for; ``ArgumentError`` unless it is a string and not
+        empty."""
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"a parameter needs a name, got {described(name)}{here()}")
         return self._full_name(name)
@@ -127,8 +128,8 @@ class GraphParameters(GraphSettings):
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
         complete model (Marian writes the other namespaces' parameters too, under their full names). ``meta``
-        is the text of ``special:model.yml``; without it that of the loaded model is kept. The file is written
-        atomically.
+        is the text of ``special:model.yml``; without it the text of the loaded model is kept. The file is
+        written atomically.
         """
         yml = self.model_yml if meta is None else text("the meta of a model", meta)
         prefix = f"{self._namespace}::" if self._namespace else ""
@@ -144,9 +145,10 @@ class GraphParameters(GraphSettings):
 
         source: the path of a model file (``.npz``, ``.bin``, ``.safetensors``), the bytes of an ``.npz`` or a
         ``.bin``, or items: arrays by name, such as ``mgraph.files.parameter_files.read_items`` returns.
-        Floating point values become the graph's element type. With ``mark_reloaded``, requesting a parameter
-        that the model lacks is an error from then on. ``ModelFileError`` for a damaged model, ``ShapeError``
-        or ``ElementTypeError`` if the value of an existing parameter does not fit, before anything changes.
+        Floating-point values are converted to the graph's element type. With ``mark_reloaded``, requesting a
+        parameter that the model lacks is an error from then on. ``ModelFileError`` for a damaged model,
+        ``ShapeError`` or ``ElementTypeError`` if the value of an existing parameter does not fit, before
+        anything changes.
         """
         values, model_yml = load_parameters(source, self._element_type)
         self._take({self._full_name(name): value for name, value in values.items()})

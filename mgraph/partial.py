@@ -1,7 +1,7 @@
 """Partial shapes, and functions of inputs whose sizes are known only when they are called.
 
-A graph is recorded with shapes that are numbers. A ``PartialFunction`` records itself anew for every
-combination of sizes that it meets, and keeps the function; programs are compiled for each, too.
+A graph is recorded with concrete shapes. A ``PartialFunction`` records its nodes again for each new
+combination of sizes, and keeps the resulting functions; each of these is compiled, too.
 Source: nGraph, ``PartialShape`` and ``specialize_function``.
 """
 
@@ -25,13 +25,13 @@ from .signature import Inputs
 from .types import Type
 
 MOST_FUNCTIONS = 64
-"""How many combinations of sizes a ``PartialFunction`` keeps; those used longest ago are forgotten."""
+"""How many combinations of sizes a ``PartialFunction`` keeps; it forgets the least recently used."""
 
 
 class PartialShape(tuple[int, ...]):
-    """Sizes of which some are -1, for unknown; made from ints and ``None``.
+    """A shape with -1 for unknown sizes; made from ints and ``None``.
 
-    ``ShapeError`` for what is no size. The number of axes is always known: operators are chosen by it.
+    ``ShapeError`` for invalid sizes. The number of axes is always known: operators are chosen by it.
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ class PartialShape(tuple[int, ...]):
         except TypeError:
             raise ShapeError(f"expected sizes such as (-1, 3), got {sizes!r}") from None
         if min(found, default=0) < -1:
-            raise ShapeError(f"a size is at least 0, or -1 for an unknown one, got {found}")
+            raise ShapeError(f"a size must be at least 0, or -1 for an unknown one, got {found}")
         return super().__new__(cls, found)
 
     @property
@@ -62,7 +62,7 @@ class PartialShape(tuple[int, ...]):
         return len(self) == len(theirs) and all(m == n or -1 in (m, n) for m, n in pairs)
 
     def merge(self, other: Iterable[int | None]) -> PartialShape:
-        """The sizes that either of them knows; ``ShapeError`` if they contradict each other."""
+        """The sizes that are known in either shape; ``ShapeError`` if the shapes contradict each other."""
         theirs = PartialShape(other)
         if not self.compatible(theirs):
             raise ShapeError(f"a shape {tuple(self)} cannot be {tuple(theirs)}")
@@ -76,7 +76,7 @@ class PartialShape(tuple[int, ...]):
 
 
 class Recorder(Protocol):
-    """What a graph must offer to record functions aside."""
+    """What a graph must offer so that functions can be recorded aside."""
 
     def aside(self) -> AbstractContextManager[None]: ...
 
@@ -86,10 +86,10 @@ class Recorder(Protocol):
 
 
 class PartialFunction:
-    """A function of arrays some of whose sizes are unknown; made by ``graph.partial_function``.
+    """A function of arrays whose sizes may be unknown; made by ``graph.partial_function``.
 
-    ``specialize({"x": (5, 3)})`` is the ``Function`` for some sizes; a call, and ``pure``, take that of their
-    arguments.
+    ``specialize({"x": (5, 3)})`` is the ``Function`` for particular sizes; a call, and ``pure``, use the one
+    for the sizes of their arguments.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class PartialFunction:
             raise ArgumentError(
                 f"partial_function: the function takes other arguments than {list(self.inputs)}: {e}{here()}"
             ) from None
-        except ValueError:  # of functions that do not tell
+        except ValueError:  # the function has no signature
             pass
         self._known: OrderedDict[tuple[Shape, ...], Function] = OrderedDict()
 

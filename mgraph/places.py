@@ -21,15 +21,15 @@ _FOREIGN = (
     *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
     *(str(module.__file__) for module in (contextlib, copy, dataclasses)),
 )
-"""Files without user code: this package, and what calls it back."""
+"""Files without user code: this package, JAX and numpy, and modules that call them back."""
 
 Place = tuple[CodeType, int]
 """Code and instruction; the line is looked up only when a message needs it."""
 
 
 def user_frame(skipped: int = 1) -> Place | None:
-    """Code and instruction of the nearest caller outside this package, and outside of JAX and numpy, to which
-    ``skipped`` callers are known to belong."""
+    """Code and instruction of the nearest caller outside this package, JAX and numpy; the nearest ``skipped``
+    frames are known to be inside them."""
     frame: FrameType | None = sys._getframe(skipped)
     while frame is not None and frame.f_code.co_filename.startswith(_FOREIGN):
         frame = frame.f_back
@@ -49,7 +49,7 @@ def place(where: Place | None) -> str:
 
 
 def rule_place(rule: Callable[..., Any]) -> str:
-    """The line of a message that says where a rule is written; nothing if that is not in Python."""
+    """The line of a message that says where a rule is written; empty if it is not written in Python."""
     code = getattr(inspect.unwrap(rule), "__code__", None)
     return f"\n  rule at {place((code, 0))}" if code else ""
 
@@ -70,15 +70,15 @@ def place_of(error: BaseException) -> str:
 
 
 def asks_for_numbers(error: BaseException) -> bool:
-    """Whether this is what JAX raises where a rule asks for numbers that are not known while it is traced."""
+    """Whether JAX raised ``error`` because a rule asks for numbers that are unknown while it is traced."""
     if isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError):
         return True
-    # of range(x) where x is traced and a float
+    # raised by range(x) if x is traced and a float
     return isinstance(error, TypeError) and str(error).startswith("Only integer scalar arrays")
 
 
 def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> str:
-    """What a message says of an exception that a user's rule, ``forward_ops`` or ``backward_ops``, raised.
+    """The message about an exception that a user's rule, ``forward_ops`` or ``backward_ops``, raised.
 
     ``runtime_fields`` are the fields whose numbers the rule does not know either.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 log = logging.getLogger("mgraph.platforms")
 
 WRONG_JAXLIB = "0.10.2"
-"""Its compiler for CPUs computes wrong values. Source: issues 39103, 40412 and 39257 of jax-ml/jax."""
+"""Its compiler for CPUs miscompiles programs. Source: issues 39103, 40412 and 39257 of jax-ml/jax."""
 OVERRIDE = "MGRAPH_ALLOW_WRONG_JAXLIB"
 """The environment variable that allows it anyway."""
 
@@ -38,8 +38,8 @@ def compiler_wishes(platform: str) -> Options:
 
     On CPUs XLA drops barriers before fusion and would fuse what ``kept_apart`` separates. If barriers are
     kept, small loops must not become one kernel, because a kernel cannot contain a barrier. By default XLA
-    runs kernels side by side, and keeps more values for that: an update of a transformer needs a fifth more
-    memory, and takes as long.
+    runs kernels in parallel, and keeps more values for that: an update of a transformer then needs a fifth
+    more memory, and is no faster.
     """
     return dict(_WISHES.get(platform, {}))
 
@@ -57,16 +57,16 @@ def as_wished(platform: str, compile: Callable[[Options], T]) -> T:
 
 
 def kept_apart(x: T) -> T:
-    """``x``, which XLA on CPUs then does not fuse into its users. There a value that several kernels read may
-    be fused into each of them, and a transposed copy into the product that it should speed up. Other
-    platforms fuse by better rules.
+    """``x``, which XLA on CPUs then does not fuse into its users. Otherwise it may fuse a value into each of
+    the kernels that read it, and a transposed copy into the product that it should speed up. Other platforms
+    have better rules for fusion.
     """
     result: T = jax.lax.platform_dependent(x, cpu=jax.lax.optimization_barrier, default=lambda x: x)
     return result
 
 
 def on_cuda_by(kernel: Callable[..., T], plain: Callable[..., T], *args: jax.Array) -> T:
-    """``plain(*args)``; in programs for CUDA ``kernel(*args)``, where JAX has the kernel for such arguments.
+    """``plain(*args)``; in programs for CUDA ``kernel(*args)``, if JAX has the kernel for these arguments.
 
     Derivatives and ``jax.vmap`` use ``plain`` everywhere: a kernel may have no derivative of its own, and
     cuDNN's attention fails on a batch of masks that the heads share.
@@ -109,10 +109,10 @@ def flash_attention(
     """``softmax(scale query keys^T) values`` over the places where a mask is true, by cuDNN's kernel, which
     never stores the weights.
 
-    ``query (batch, heads, time, depth)``, ``keys`` and ``values (batch, heads, places, depth)``, of 16 bits;
-    a mask of up to four axes fits ``(batch, heads, time, places)``. It is no number to add, because cuDNN
-    would compute the gradient by that, which takes longer than all else. JAX's own ``ValueError``,
-    ``NotImplementedError`` or ``RuntimeError`` where the kernel, or cuDNN, is missing.
+    ``query (batch, heads, time, depth)``, ``keys`` and ``values (batch, heads, places, depth)`` are of 16-bit
+    types; the mask has up to four axes and broadcasts to ``(batch, heads, time, places)``. It is not a bias
+    to add, because cuDNN would compute the bias's gradient, which takes longer than all the rest. JAX's own
+    ``ValueError``, ``NotImplementedError`` or ``RuntimeError`` if the kernel, or cuDNN, is missing.
     """
     if mask is not None:
         lead = (1,) * (4 - mask.ndim) + mask.shape[:-2]
@@ -123,7 +123,7 @@ def flash_attention(
 
 
 def check_jaxlib(version: str = _JAXLIB, environment: Mapping[str, str] = os.environ) -> None:
-    """``DeviceError`` if programs for CPUs would be compiled by a jaxlib that is known to be wrong there."""
+    """``DeviceError`` if a jaxlib that is known to be wrong on CPUs would compile programs for a CPU."""
     if version != WRONG_JAXLIB or environment.get(OVERRIDE) or jax.default_backend() != "cpu":
         return
     raise DeviceError(

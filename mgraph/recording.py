@@ -1,7 +1,7 @@
 """Recording: what happens when an operation is applied to nodes.
 
-The path that every node takes is kept short: causes of errors are looked for only after a failure. Nodes
-import this module, so it takes them by their attributes.
+The path that every node takes is kept short: causes of errors are looked for only after a failure.
+``mgraph.node`` imports this module, which therefore uses nodes only through their attributes.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def _check_equal_shapes(cls: Any, children: Sequence[Any]) -> None:
     """``ShapeError`` for children that would broadcast."""
     if len({child.shape for child in children}) > 1:
         raise ShapeError(
-            f"{cls.__name__} ({cls.type}): children of unequal shape, and this graph does not broadcast; "
+            f"{cls.__name__} ({cls.type}): children differ in shape, and this graph does not broadcast; "
             f"mgraph.broadcast_to(x, shape) does\n  children: {describe(children)}{here()}"
         )
 
 
 def _without_rule(tape: Tape[Any], node: Any) -> None:
-    """Note a node of a class without a rule, which is an error where a gradient flows; one of integers is
-    frozen."""
+    """Note a node of a class without a rule, which is an error if a gradient flows into it; freeze
+    a node of integers."""
     if has_float(node.spec):
         tape.without_rule.append(node)
     else:
@@ -98,7 +98,7 @@ def describe(children: Sequence[Any]) -> str:
 
 
 def not_a_node(what: str, value: Any, expected: str = "a node") -> ElementTypeError:
-    """The error of ``what``, a function or an operator, about a value in the place of a node, with the user's
+    """The error of ``what``, a function or an operator, about a value in place of a node, with the user's
     line."""
     hint = ""
     if isinstance(value, numbers.Number):
@@ -124,7 +124,7 @@ def spec_over(operator: Any, specs: tuple[Any, ...]) -> Specs:
 
 
 def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any, ...]) -> Specs:
-    """Spec of an operator's value, by abstract evaluation; cached by the operator."""
+    """Spec of an operator's value, by abstract evaluation; cached in the operator."""
 
     def where() -> str:
         return f"\n  children: {describe(children)}{here()}"
@@ -145,7 +145,7 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
 
 
 def _other_children(operator: Any, count: int) -> str:
-    """What is wrong if ``forward_ops`` does not take so many children; nothing if it does."""
+    """What is wrong if ``forward_ops`` does not take ``count`` children; empty if it does."""
     if takes(operator.forward_ops, count):
         return ""
     wanted = signature_for("forward_ops(self", count)
@@ -189,7 +189,7 @@ def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
 
 
 def capture(tape: Tape[N], outer: N) -> N:
-    """The leaf that stands, in the body on ``tape``, for a node recorded outside."""
+    """The leaf that stands for ``outer``, a node recorded outside, in the body on ``tape``."""
     entry = tape.captured.get(id(outer))
     if entry is None:
         entry = outer, new_leaf(tape.argument, tape, outer.spec, trainable=outer.trainable)

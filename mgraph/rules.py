@@ -1,8 +1,8 @@
 """Rules: how an operator's value and gradient enter a JAX program.
 
-An operator is a ``jax.custom_vjp``, one per node class and rule set, made on first use. Rule sets:
+Operators run through a ``jax.custom_vjp``, one per node class and rule set, made on first use. Rule sets:
 ``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of ``forward_ops``;
-``"marian"`` is the hand-written rules, with Marian's formulas where these differ (registered with
+``"marian"`` is the hand-written rules, with Marian's formulas where they differ (registered with
 ``derivative``).
 """
 
@@ -64,7 +64,7 @@ def evaluate(
 ) -> Any:
     """The operator's value; ``trained`` says for each child whether a gradient flows into it.
 
-    ``numbers`` is the vector of those that a generic operator takes.
+    ``numbers`` is the vector of numbers that a generic operator takes.
     """
     cls = type(operator)
     if cls.composite:
@@ -77,12 +77,12 @@ def evaluate(
 
 
 def bound(operator: Any, numbers: Any) -> Any:
-    """The operator with its numbers if it is generic."""
+    """The operator, with its numbers in place if it is generic."""
     return operator if numbers is None else operator.bound(numbers)
 
 
 def value_of(operator: Any, numbers: Any, values: tuple[Any, ...]) -> Any:
-    """The value by ``forward_ops``; ``ArgumentError`` if that asks for numbers that JAX does not know."""
+    """The value by ``forward_ops``; ``ArgumentError`` if it asks for numbers that JAX does not know."""
     try:
         return bound(operator, numbers).forward_ops(*values)
     except jax.errors.JAXTypeError as e:
@@ -141,13 +141,13 @@ def _make_vjp(cls: type[Node], rule_set: str) -> Any:
 
 
 def on_explicit_mesh() -> bool:
-    """Whether there are axes of type ``Explicit``, with which JAX asks how each value is divided."""
+    """Whether the mesh has axes of type ``Explicit``, for which JAX must know each value's sharding."""
     return bool(jax.sharding.get_abstract_mesh().explicit_axes)
 
 
 def divided(rule: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], *given: Any) -> tuple[Any, ...]:
-    """The gradients ``rule(values, *given)`` on a mesh with axes of type ``Explicit``, each divided among
-    devices as its child is. Within the rule the axes are ``Auto``: the compiler divides what it computes."""
+    """The gradients ``rule(values, *given)`` on a mesh with axes of type ``Explicit``, each sharded like its
+    child. Within the rule the axes are ``Auto``: the compiler chooses the sharding."""
     children, form = jax.tree.flatten(values)
     real = [jnp.issubdtype(child.dtype, jnp.inexact) for child in children]
 
@@ -171,7 +171,7 @@ def gradients_of(
     value: Any,
     values: tuple[Any, ...],
 ) -> tuple[Any, ...]:
-    """What the rule ``backward`` returns, checked; ``GradientError`` too if it raises."""
+    """What the rule ``backward`` returns, checked; ``GradientError`` also if it raises."""
     try:
         with keeping_nothing(operator, "backward_ops"):
             gradients = backward(operator, adj, value, *values)
@@ -231,11 +231,11 @@ def _or_float0(adj: Any, value: Any) -> Any:
 def checked(
     cls: type[Node], gradients: Any, trained: tuple[bool, ...], adj: Any, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """One gradient per child of the child's shape and type, ``None`` where none flows.
+    """One gradient per child, with the child's shape and type, ``None`` where none flows.
 
     Broadcasting is undone here, once for all operators. ``GradientError`` if there are too few or too many
-    gradients, or one whose shape or element type does not fit its child. The value, of the shape of ``adj``,
-    and the other children say how far a child can have been stretched.
+    gradients, or if a gradient's shape or element type does not fit its child. The value, which has the shape
+    of ``adj``, and the other children limit how far a child can have been stretched.
     """
     name = f"{cls.__name__}.backward_ops"
     if not isinstance(gradients, tuple | list):
@@ -275,8 +275,8 @@ def _fit(what: str, gradient: Any, value: Any, shapes: Sequence[Shape]) -> Any:
 
 
 def _is_stretched(shape: Shape, shapes: Sequence[Shape]) -> bool:
-    """Whether an operator over children and with a value of these shapes may have stretched a child to
-    ``shape``: to no more axes than one of them has, none longer than the longest of theirs."""
+    """Whether an operator whose value and children have ``shapes`` may have stretched a child to ``shape``:
+    it has no more axes than the longest of ``shapes``, and no axis longer than the longest axis in them."""
     longest = max((length for other in shapes for length in other), default=0)
     return len(shape) <= max(map(len, shapes)) and max(shape, default=0) <= longest
 

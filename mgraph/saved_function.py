@@ -1,8 +1,8 @@
-"""Functions of a graph in files, which run and differentiate without the graph and its operators' code.
+"""Functions of a graph in files: they run and are differentiated without the graph or its operators' code.
 
 A file is an ``.npz`` of items: the parameters' values under their names, ``special:function.json`` with the
-signature, and ``special:function.program``, what ``jax.export`` makes of the pure function and of its
-derivatives by the operators' rules.
+signature, and ``special:function.program``, the pure function and its derivatives by the operators' rules as
+exported by ``jax.export``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Path = str | os.PathLike[str]
 HEADER, PROGRAM = SPECIAL + "function.json", SPECIAL + "function.program"
 VERSION = 1
 MAX_ORDER = 4
-"""How often a saved function can be differentiated, at most."""
+"""How many times a saved function can be differentiated, at most."""
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
@@ -92,11 +92,11 @@ def save_function(function: Pure, path: Path, *, order: int, platforms: Sequence
 class SavedFunction:
     """A function that was read from a file by ``load_function``.
 
-    Calling it runs the program with the parameters' values of the file, which ``values()`` returns and
-    ``replace_parameter`` replaces; ``pure(params, inputs, key)`` works under ``jax.jit``, ``jax.grad`` and
-    ``jax.vjp`` as that of the ``Function`` did, and differentiates by its rules, up to the order that was
-    saved (``ArgumentError`` beyond it). Not under ``jax.vmap`` or ``jax.jvp``, which a compiled program does
-    not know.
+    Calling it runs the program with the file's parameter values, which ``values()`` returns and
+    ``replace_parameter`` replaces. ``pure(params, inputs, key)`` works under ``jax.jit``, ``jax.grad`` and
+    ``jax.vjp`` like that of the ``Function``, and is differentiated by the same rules, up to the saved order
+    (``ArgumentError`` beyond it). It does not work under ``jax.vmap`` or ``jax.jvp``, which exported programs
+    do not support.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SavedFunction:
             return self.signature.formed(self._compiled(self._values, inputs, key))
 
     def replace_parameter(self, name: str, value: Any) -> SavedFunction:
-        """This function with another value of a parameter, of its shape and element type."""
+        """This function with another value for a parameter, of the parameter's shape and element type."""
         if not isinstance(name, str) or name not in self.signature.parameters:
             raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
         fit = fitting(f"parameter {name!r}", value, self.signature.parameters[name])
@@ -158,9 +158,9 @@ class SavedFunction:
 def load_function(path: Path) -> SavedFunction:
     """The function that ``graph.function(...).save(path)`` wrote.
 
-    It needs neither the graph nor the code of its operators. A file is a program: load it only from whom you
-    trust. ``ModelFileError`` for a damaged file, for one of another version, and where the file's program is
-    for other platforms or of another version of JAX than this one reads.
+    It needs neither the graph nor the code of its operators. A file is a program: load it only if you trust
+    its source. ``ModelFileError`` for a damaged file, a file of another version, and a program for other
+    platforms or of a version of JAX that this one does not read.
     """
     name = path_text(path)
     items = read_npz(path)
@@ -170,7 +170,7 @@ def load_function(path: Path) -> SavedFunction:
     except (KeyError, ValueError):
         raise ModelFileError(f"{name} holds no function; function.save(path) writes one") from None
     if not isinstance(header, dict) or header.get("version") != VERSION:
-        raise ModelFileError(f"{name}: a function of version {VERSION} is expected, got another one")
+        raise ModelFileError(f"{name}: expected a function of version {VERSION}, got another version")
     if jax.default_backend() not in _backends(header.get("platforms", [])):
         raise ModelFileError(
             f"{name}: its program is for {header.get('platforms')}, this is {jax.default_backend()}; "
@@ -187,7 +187,9 @@ def load_function(path: Path) -> SavedFunction:
     except Exception as error:
         raise ModelFileError(f"{name}: its program cannot be read: {error}") from None
     if signature.random and generator != str(jax.random.key_impl(jax.random.key(0))):
-        raise ModelFileError(f"{name}: it draws by {generator}; set jax_default_prng_impl to that")
+        raise ModelFileError(
+            f"{name}: it draws random numbers by {generator}; set jax_default_prng_impl to that"
+        )
     with jax.enable_x64(signature.wide):
         stored = {key: _restored(items.get(key), spec) for key, spec in signature.parameters.items()}
         values = {key: jax.numpy.asarray(value) for key, value in stored.items() if value is not None}
@@ -195,12 +197,12 @@ def load_function(path: Path) -> SavedFunction:
 
 
 def _order_of(program: jax.export.Exported) -> int:
-    """How often a program can be differentiated."""
+    """How many times a program can be differentiated."""
     return 1 + _order_of(program.vjp()) if program.has_vjp() else 0
 
 
 def _limited(values: Any, order: int, left: int) -> Any:
-    """``values``, arrays in any structure, which can be differentiated ``left`` times of ``order``."""
+    """``values``, a pytree of arrays, which can be differentiated ``left`` more times, out of ``order``."""
     leaves, structure = jax.tree.flatten(values)
     floats = [i for i, leaf in enumerate(leaves) if is_real(leaf)]
 
@@ -227,7 +229,7 @@ def _limited(values: Any, order: int, left: int) -> Any:
 
 
 def _backends(platforms: Sequence[str]) -> set[str]:
-    """JAX's names of backends for those of platforms."""
+    """JAX's names of the backends for these platforms."""
     return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
 
 
@@ -240,14 +242,14 @@ def _read(entries: Any) -> dict[str, Spec]:
 
 
 def _storable(value: jax.Array) -> np.ndarray:
-    """An array as a file can hold it: bfloat16 and bool by their bytes."""
+    """An array as a file can hold it: bfloat16 and bool as unsigned integers with the same bytes."""
     array = np.asarray(value)
     plain = array.dtype.kind in "fiu" and array.dtype.isbuiltin == 1
     return array if plain else array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
 def _restored(array: np.ndarray | None, spec: Spec) -> np.ndarray | None:
-    """The inverse of ``_storable``, and of the signed integers that are read as unsigned ones."""
+    """The inverse of ``_storable``; it also restores signed integers that are read as unsigned ones."""
     if array is None or array.dtype == spec.type.dtype or array.dtype.itemsize != spec.type.dtype.itemsize:
         return array
     return array.view(spec.type.dtype)

@@ -1,4 +1,4 @@
-"""Numbers of operators as arguments of a program: one vector for all, split into scalars inside."""
+"""Operators' numbers as an argument of a program: one vector for all, split into scalars inside."""
 
 from __future__ import annotations
 

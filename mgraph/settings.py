@@ -28,8 +28,8 @@ class GraphSettings:
         """The device set by ``set_device``; ``None`` is JAX's default device."""
         self.workspace_mb: int | None = None
         self.checkpointing = 0
-        """0 keeps all forward values for gradients, 1 those of checkpoints, more those between that many
-        parts."""
+        """0 keeps all forward values for gradients, 1 those of checkpoints, a larger number also those
+        between that many parts."""
         self.throw_nan = False
         self._inference = flag("ExpressionGraph", "inference", inference)
         self._element_type = Type.float32
@@ -37,11 +37,11 @@ class GraphSettings:
         self.strict_broadcasting = False
         """Whether elementwise operators expect children of equal shape."""
         self.runs = itertools.count(1)
-        """Numbers of runs; each run and each call of a function draws its own random numbers."""
+        """Run numbers; each run and each call of a function draws its own random numbers."""
         self.dynamic = False
-        """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
+        """Whether ``forward()`` was called on a growing graph; inference programs then return all values."""
         self.memo = Memo()
-        """Values that depend on parameters alone, in inference; they outlive ``clear()``."""
+        """In inference, values that depend on parameters alone; they outlive ``clear()``."""
 
     @property
     def derivatives(self) -> str:
@@ -55,18 +55,18 @@ class GraphSettings:
     def set_device(self, number: int, kind: str = "cpu") -> None:
         """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
 
-        Parameters that have a value move there. ``DeviceError`` that lists what there is if this machine
-        or this JAX has no such device.
+        Parameters that have a value move there. If this machine or this JAX has no such device,
+        ``DeviceError`` lists the available ones.
         """
         self.device = find_device(number, kind)
         for node in self._parameters.values():
             node.move()
 
     def reserve_workspace_mb(self, megabytes: int) -> None:
-        """The memory in MiB that a run may use; negative: all of the device's but that much.
+        """Set the memory in MiB that a run may use; a negative number leaves that much of the device's free.
 
         XLA allocates what a program needs, so this reserves nothing; ``fits()`` says whether it is enough.
-        0 is an error, as in Marian; ``ArgumentError`` for what is no whole number.
+        0 is an error, as in Marian; ``ArgumentError`` for anything but a whole number.
         """
         megabytes = whole("reserve_workspace_mb", "the number of MiB", megabytes)
         if megabytes == 0:
@@ -83,10 +83,10 @@ class GraphSettings:
     def set_checkpointing(self, enabled: bool = True, *, parts: int | None = None) -> None:
         """Keep only the values of checkpoints for the gradients, and recompute the others.
 
-        Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` places more, which divide the graph
-        into that many parts of similar memory, cut where few values are alive, in a stack of layers between
-        layers. It takes less memory, as ``memory()`` shows, and up to a third more computing, for the same
-        gradients. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
+        Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` adds more, which cut the graph into
+        that many parts of similar memory where few values are live: in a stack of layers, between layers.
+        Checkpointing takes less memory, as ``memory()`` shows, and up to a third more computation,
+        for the same gradients. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
         """
         if parts is not None and (not isinstance(parts, int | np.integer) or parts < 2):
             raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts!r}")
@@ -96,13 +96,14 @@ class GraphSettings:
         """Watch for NaN and infinity: the first node that has one raises ``NonFiniteError``.
 
         ``forward()`` names the first node whose value is not finite, ``backward()`` the first whose
-        gradient is not, with children, shapes and the user's line. Values are then computed by
-        ``forward()`` itself, and nothing is recomputed for checkpoints. Source: Marian, ``--throw-nan``.
+        gradient is not, with children, shapes and the user's line. ``forward()`` then always computes the
+        values, and nothing is recomputed for checkpoints. Source: Marian, ``--throw-nan``.
         """
         self.throw_nan = flag("set_throw_nan", "throw", throw)
 
     def set_default_element_type(self, type_: Any) -> None:
-        """Element type of constants and parameters made without one; before the first parameter."""
+        """Set the element type of constants and parameters made without one; ``GraphError`` after the first
+        parameter."""
         if len(self._parameters):
             raise GraphError("set_default_element_type must come before the first parameter")
         self._element_type = as_type(type_)
@@ -112,8 +113,8 @@ class GraphSettings:
         return self._element_type
 
     def set_inference(self, inference: bool) -> None:
-        """In inference there are no gradients, and layers drop nothing. Operators such as ``dropout`` do, as
-        in Marian."""
+        """Turn inference on or off. In inference there are no gradients, and layers apply no dropout;
+        operators such as ``dropout`` still do, as in Marian."""
         self._inference = flag("set_inference", "inference", inference)
 
     def is_inference(self) -> bool:

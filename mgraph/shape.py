@@ -1,4 +1,4 @@
-"""Shapes, which are tuples of ints, with Marian's methods on those of nodes, and Marian's ``Slice``."""
+"""Shapes, which are tuples of ints (those of nodes have Marian's methods), and Marian's ``Slice``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_shape(value: Any) -> Shape:
     shape = as_sizes(value)
     if min(shape, default=0) < 0:
         hint = "; graph.partial_function takes unknown sizes" if -1 in shape else ""
-        raise ShapeError(f"a shape has no negative sizes, got {shape}{hint}")
+        raise ShapeError(f"a shape cannot have negative sizes, got {shape}{hint}")
     return shape
 
 
@@ -39,7 +39,7 @@ class Slice:
     """A half-open range ``[begin, end)`` along an axis; negative numbers count from the end.
 
     ``Slice(i)`` is the single position ``i`` (the axis stays, with size 1), ``Slice()`` everything,
-    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for parts that are no ints.
+    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for bounds and strides that are not ints.
     Source: Marian, ``common/shape.h``.
     """
 
@@ -54,7 +54,7 @@ class Slice:
             begin, end = (None if part is None else operator.index(part) for part in (begin, end))
             stride = operator.index(stride)
         except TypeError:
-            raise ShapeError(f"a slice has whole numbers, got {begin!r} to {end!r} by {stride!r}") from None
+            raise ShapeError(f"a slice takes whole numbers, got {begin!r} to {end!r} by {stride!r}") from None
         if begin is None:
             begin, end = 0, self.END
         elif end is None:
@@ -72,14 +72,14 @@ class Slice:
         if self.stride < 1:
             raise ShapeError(f"a slice needs a stride of at least 1, got {self.stride}")
         if not 0 <= begin < end <= size:
-            raise ShapeError(f"{self} selects nothing valid from an axis of size {size}")
+            raise ShapeError(f"{self} is not a valid slice of an axis of size {size}")
         return begin, end
 
 
 class NodeShape(tuple[int, ...]):
-    """The shape of a node: a tuple of sizes, equal to any with the same, and the methods of Marian's
-    ``Shape``. Axes may be negative, and count from the end; ``ShapeError`` for one that does not exist
-    or is no whole number. Source: Marian, ``common/shape.h``.
+    """The shape of a node: a tuple of sizes, equal to any tuple of the same sizes, with the methods of
+    Marian's ``Shape``. Negative axes count from the end; ``ShapeError`` for an axis that does not exist or is
+    not a whole number. Source: Marian, ``common/shape.h``.
     """
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class NodeShape(tuple[int, ...]):
         try:
             axis = operator.index(axis)
         except TypeError:
-            raise ShapeError(f"an axis is a whole number, got {axis!r}") from None
+            raise ShapeError(f"an axis must be a whole number, got {axis!r}") from None
         if not -len(self) <= axis < len(self):
             raise ShapeError(f"axis {axis} does not exist in a shape with {len(self)} axes")
         return axis % len(self)
@@ -121,7 +121,7 @@ class NodeShape(tuple[int, ...]):
         return Slice(*part.bounds(self.dim(axis)), part.stride)
 
     def with_dim(self, axis: int, size: int) -> NodeShape:
-        """This shape with another size along an axis; a shape does not change, unlike by Marian's ``set``."""
+        """A copy of this shape with another size along an axis; Marian's ``set`` changes the shape itself."""
         at = self.axis(axis)
         return NodeShape(as_shape((*self[:at], size, *self[at + 1 :])))
 

@@ -24,10 +24,10 @@ Inputs = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function of a graph takes, and what it checks."""
+    """The arguments of a function of a graph, and their checks."""
 
     inputs: Mapping[str, Spec]
-    """In their order."""
+    """In the order of positional arguments."""
     parameters: Mapping[str, Spec]
     single: bool
     """Whether the result is one array rather than a tuple."""
@@ -36,7 +36,7 @@ class Signature:
     """Whether there are 64-bit types."""
 
     def checked_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that are needed; each present, of the right shape and element type."""
+        """The parameters that the function needs, checked to be present and of the right shape and type."""
         if not isinstance(params, Mapping):
             raise ArgumentError(
                 f"pure expects a dictionary of parameters first, got {described(params)}{here()}"
@@ -60,10 +60,10 @@ class Signature:
         return inputs
 
     def check_pure(self, key: Any) -> None:
-        """Errors for a key that is missing or none, and for 64-bit types where JAX cuts them."""
+        """Errors for a missing key, for a value that is not a key, and for 64-bit types if JAX cuts them."""
         if self.wide and jax.dtypes.canonicalize_dtype("float64") != "float64":
             raise ElementTypeError(
-                "this function has 64-bit types, which JAX would cut to 32; "
+                "this function has 64-bit types, which JAX would truncate to 32; "
                 "call it within jax.enable_x64(True)"
             )
         if not (key is None or isinstance(key, RowsKey) or _is_key(key)):
@@ -72,7 +72,7 @@ class Signature:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments by name; the first ones are those of the first inputs."""
+        """All arguments by name; positional arguments belong to the first inputs."""
         names = list(self.inputs)
         if len(args) > len(names):
             raise GraphError(f"expected the inputs {names}, got {len(args)} arguments")
@@ -83,7 +83,7 @@ class Signature:
         return {**given, **named}
 
     def checked_inputs(self, inputs: Inputs) -> dict[str, Any]:
-        """The inputs by name; each present, of the right shape and element type, and none besides."""
+        """The inputs by name, checked: none missing or unknown, all of the right shape and element type."""
         if not isinstance(inputs, Mapping):
             if not isinstance(inputs, Sequence):
                 raise ArgumentError(
@@ -102,12 +102,12 @@ class Signature:
         return {name: fitting(f"input {name!r}", inputs[name], spec) for name, spec in self.inputs.items()}
 
     def formed(self, results: Sequence[Any]) -> Any:
-        """One array, or a tuple of them."""
+        """The results as one array, or as a tuple of arrays."""
         return results[0] if self.single else tuple(results)
 
 
 def fitting(what: str, value: Any, spec: Spec) -> Any:
-    """``value`` as an array of the right shape and element type, which a Python number becomes."""
+    """``value`` as an array, checked for shape and element type; Python numbers are converted to the type."""
     if is_node(value):
         raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
     if not hasattr(value, "shape"):
@@ -124,7 +124,7 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
 
 
 def _is_key(value: Any) -> bool:
-    """Whether ``value`` is one random key, or the words of one, as ``jax.random.PRNGKey`` gives."""
+    """Whether ``value`` is one random key, or the words of a key, as from ``jax.random.PRNGKey``."""
     if not isinstance(value, np.ndarray | jax.Array):
         return False
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):

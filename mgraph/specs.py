@@ -41,7 +41,7 @@ def spec_of(shape: Shape, type_: Type) -> Spec:
 
 
 def spec_like(value: Any) -> Specs:
-    """The ``Spec`` of anything with ``shape`` and ``dtype``, or of a tuple of such."""
+    """The ``Spec`` of anything with ``shape`` and ``dtype``; for a tuple of values, a tuple."""
     if isinstance(value, tuple | list):
         return tuple(spec_of(tuple(v.shape), as_type(v.dtype)) for v in value)
     return spec_of(tuple(value.shape), as_type(value.dtype))
@@ -58,12 +58,12 @@ def has_float(spec: Specs) -> bool:
 
 
 def is_real(array: Any) -> bool:
-    """Whether an array or a spec is of a floating point type."""
+    """Whether an array or a spec has a floating-point type."""
     return jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def as_jax(value: Any) -> jax.Array:
-    """``value`` as a JAX array of its own element type, 64-bit types included."""
+    """``value`` as a JAX array that keeps its element type, 64-bit types included."""
     if isinstance(value, jax.Array):
         return value
     with jax.enable_x64(is_wide(spec_like(value))):

@@ -16,7 +16,7 @@ from .specs import is_wide
 
 
 class Input:
-    """The marker of a leaf whose value is handed to the program."""
+    """Marks a leaf whose value is passed to the program."""
 
     generic = None
     open_numbers = 0
@@ -26,7 +26,7 @@ class Input:
 
 
 INPUT = Input()
-"""First entry of the row ``(INPUT, spec, trainable)``; a random leaf has its initializer there."""
+"""First entry of the row ``(INPUT, spec, trainable)``; for a random leaf its initializer takes this place."""
 
 Row = tuple[Any, ...]
 
@@ -35,14 +35,14 @@ Row = tuple[Any, ...]
 class Structure:
     """Rows of a program and the nodes whose trainability the user set by hand; hashable.
 
-    A generic structure has operators and initializers that take numbers, the runtime fields, as arguments.
+    In a generic structure operators and initializers take the numbers of their runtime fields as arguments.
     """
 
     rows: tuple[Row, ...]
     overrides: tuple[tuple[int, bool], ...] = ()
 
     is_canonical: ClassVar[bool] = True
-    """Equal structures compute the same: rows hold only operators and numbers of rows."""
+    """Equal structures compute the same result: rows hold only operators and row numbers."""
 
     @cached_property
     def _hash(self) -> int:
@@ -52,7 +52,7 @@ class Structure:
         return self._hash
 
     def trainable(self, inputs: tuple[bool, ...] | None = None) -> list[bool]:
-        """For each row whether a gradient flows through it; ``inputs`` replaces the leaves' own flags."""
+        """For each row, whether a gradient flows through it; ``inputs`` replaces the input leaves' flags."""
         flags: list[bool] = []
         overrides = dict(self.overrides)
         leaf = iter(inputs) if inputs is not None else None
@@ -75,7 +75,7 @@ class Structure:
         return any(map(is_wide, specs)) or any(head.makes_wide() for head in heads - leaves)
 
     def is_wide(self) -> bool:
-        """Whether a value in it is of a type that JAX keeps only while 64-bit types are enabled."""
+        """Whether any value has a type that JAX keeps only while 64-bit types are enabled."""
         return self._wide
 
     def generic(self) -> tuple[Structure, tuple[float, ...]]:
@@ -90,7 +90,7 @@ class Structure:
 
     @cached_property
     def places(self) -> dict[int, slice]:
-        """The slice of all numbers that belongs to each generic row."""
+        """For each generic row, its slice of the vector of all numbers."""
         places, start = {}, 0
         for i, (head, *_) in enumerate(self.rows):
             count = head.open_numbers
@@ -120,4 +120,4 @@ class Excerpt:
     random: Sequence[int]
     """For each random row, its number among the tape's random leaves."""
     row_of: Mapping[int, int] | range
-    """The excerpt's row of a tape's node."""
+    """For each node of the tape, its row in the excerpt."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def table(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
-    """Lines with aligned columns, indented by two spaces; ``sides`` has ``<`` for each column whose cells
-    begin at the left and ``>`` for each whose cells end at the right."""
+    """Lines with aligned columns, indented by two spaces; ``sides`` has ``<`` for each left-aligned column
+    and ``>`` for each right-aligned column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -1,6 +1,6 @@
 """``Tape``: what has been recorded, in order.
 
-A tape holds nodes and, beside them, *rows*: their structure, from which programs are made.
+A tape holds nodes and their *rows*: the structure that programs are made from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .structure import INPUT, Excerpt, Row, Structure, is_leaf
 class Graph(Protocol):
     """What nodes, layers and other users of a graph require of it.
 
-    ``ExpressionGraph``, which stands on nodes, is one.
+    ``ExpressionGraph``, which is built on nodes, implements it.
     """
 
     tape: Any
@@ -81,7 +81,7 @@ class Tape(Generic[N]):
     """Nodes in the order of recording, for one graph or for the body of a loop.
 
     Nodes point to their tape weakly and the tape points to its graph weakly, so that an unreferenced graph is
-    freed at once, without the garbage collector.
+    freed immediately, without the garbage collector.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class Tape(Generic[N]):
         self.overrides: dict[int, bool] = {}
         self.debugged: list[N] = []
         self.observers: list[tuple[N, Callable[[N], Any]]] = []
-        """Nodes and the functions that are called with them once they are computed."""
+        """Nodes, each with a function that is called with the node once it is computed."""
         self.not_roots: set[int] = set()
         self.without_rule: list[N] = []
         """Nodes of differentiable classes without a rule."""
@@ -115,7 +115,7 @@ class Tape(Generic[N]):
         """Whether the graph was cleared, or the loop of this body is complete."""
 
     def close(self) -> None:
-        """Forget all nodes and values for good, also while the tape is still referenced."""
+        """Forget all nodes and values for good, even while the tape is still referenced."""
         self.closed = True
         for kept in (
             self.nodes, self.rows, self.inputs, self.random, self.seen, self.overrides, self.debugged,
@@ -132,13 +132,13 @@ class Tape(Generic[N]):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Nodes made within are no tops of the graph if an error ends it: nobody has them."""
+        """If an error ends the ``with`` block, its nodes are not tops of the graph: no caller has them."""
         first = len(self.nodes)
         try:
             yield
         except BaseException:
             self.not_roots.update(range(first, len(self.nodes)))
-            for row in self.rows[first:]:  # asked for again, it is a new node, which may be a top
+            for row in self.rows[first:]:  # recorded again, a row makes a new node, which may be a top
                 self.seen.pop(row, None)
             raise
 
@@ -158,7 +158,7 @@ class Tape(Generic[N]):
         return Excerpt(self.structure(), self.inputs, range(len(self.random)), range(len(self.rows)))
 
     def span(self, start: int, stop: int) -> Excerpt:
-        """The rows from ``start`` to before ``stop``; what they use from before becomes their inputs."""
+        """The rows from ``start`` to before ``stop``; earlier rows that they use become their inputs."""
         if start == 0 and stop == len(self.rows):
             return self.whole()
         return self.part(range(start, stop))
@@ -213,7 +213,7 @@ class Tape(Generic[N]):
         return Excerpt(Structure(tuple(rows), overrides), inputs, random, index)
 
     def ancestry(self) -> list[Tape[N]]:
-        """This tape, its parent, and so on to the graph's own."""
+        """This tape, its parent, and so on up to the graph's tape."""
         chain: list[Tape[N]] = [self]
         while (parent := chain[-1].parent) is not None:
             chain.append(parent)

@@ -16,7 +16,7 @@ from .names import meant
 class Type(enum.StrEnum):
     """The element type of a node's value; equal to its name (``Type.float32 == "float32"``).
 
-    ``bfloat16`` and ``bool`` have no twin in Marian. Source: Marian, ``common/types.h``.
+    ``bfloat16`` and ``bool`` do not exist in Marian. Source: Marian, ``common/types.h``.
     """
 
     float16 = "float16"
@@ -75,7 +75,7 @@ def as_type(value: Any) -> Type:
         return value
     try:
         if value is None:
-            raise TypeError  # which numpy takes for float64
+            raise TypeError  # numpy would read None as float64
         return _BY_DTYPE[jnp.dtype(value)]
     except (TypeError, KeyError):
         names = ", ".join(t.value for t in Type)

@@ -1,8 +1,8 @@
 """Values that differ from device to device, inside ``jax.shard_map``.
 
-JAX knows along which axes of the mesh a value differs. A rule's gradients differ along all axes along which
-one of its children does, and must be added up for a child that does not, which the gradient of ``alike``
-does.
+JAX tracks along which axes of the mesh a value varies. A rule's gradients vary along every axis along which
+one of its children varies. For a child that does not vary along such an axis, they must be summed over the
+axis, which the gradient of ``alike`` does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Axes = frozenset[Any]
 
 
 def varying(value: Any) -> Axes:
-    """The axes of a mesh along which a value differs; none outside of ``jax.shard_map``."""
+    """The axes of a mesh along which a value varies; none outside ``jax.shard_map``."""
     if not isinstance(value, jax.core.Tracer):
         return frozenset()
     axes: Axes = jax.typeof(value).manual_axis_type.varying
@@ -25,19 +25,19 @@ def varying(value: Any) -> Axes:
 
 
 def varied(value: Any, axes: Axes) -> Any:
-    """``value`` as one that differs along these axes, too."""
+    """``value``, marked as varying along these axes, too."""
     more = tuple(sorted(axes - varying(value)))
     return jax.lax.pcast(value, more, to="varying") if more else value
 
 
 def alike(values: T) -> T:
-    """A pytree of values, each as one that differs along all axes along which one of them does."""
+    """A pytree of values, each marked as varying along all axes along which any of them varies."""
     return varied_as(values, values)
 
 
 def varied_as(values: T, others: Any) -> T:
-    """A pytree of values, each as one that differs along the axes along which one of the others does, too:
-    what a loop begins with that adds the others up."""
+    """A pytree of values, each marked as varying also along the axes along which any of the others varies:
+    the start of a loop that adds the others up."""
     axes = frozenset[Any]().union(*map(varying, jax.tree.leaves(others)))
     if not axes:
         return values
@@ -46,5 +46,5 @@ def varied_as(values: T, others: Any) -> T:
 
 
 def zeros_like(value: Any) -> Any:
-    """Zeros that differ along the axes along which ``value`` does."""
+    """Zeros that vary along the same axes as ``value``."""
     return varied(jnp.zeros_like(value), varying(value))

@@ -56,7 +56,7 @@ HOMES = {
 __all__ = sorted(HOMES)
 
 
-if not TYPE_CHECKING:  # checkers of types see misspelt names
+if not TYPE_CHECKING:  # so that type checkers report misspelt names
 
     def __getattr__(name: str) -> Any:
         if name not in HOMES:

@@ -1,4 +1,4 @@
-"""The command ``mgraph``, so small that Ctrl-C ends it quietly also while everything else is being loaded."""
+"""The command ``mgraph``: small, so that Ctrl-C ends it quietly even while the rest is being imported."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, MutableMapping, Sequence
 from types import FrameType
 
 FAILED = 1
-INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+INTERRUPTED = 130  # the code that a shell reports for a program ended by SIGINT
 TOGETHER = 0, 143
-"""With these codes all processes of a training end: it is done, or one of them got SIGTERM."""
+"""Exit codes with which all processes of a training end together: it is done, or one process got SIGTERM."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def process() -> int:
-    """``main`` for a process that ends with it: the collector need not look at all that it leaves, and where
-    it ends alone JAX need not wait for the other processes of a training."""
+    """Run ``main`` in a process that ends right after it. The garbage collector then skips all objects left,
+    and if this process ends alone, JAX does not wait for the other processes of a training."""
     _fill_closed_streams()
     try:
         code = main()
@@ -41,8 +41,9 @@ def process() -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Let no file that is opened later take the number of a standard stream that is closed (``2>&-``): what C
-    code prints there would end up in it. Messages for a closed standard error are discarded."""
+    """Open the null device in place of closed standard streams (``2>&-``): a file opened later would get the
+    number of such a stream, and C code would print into it. Messages for a closed standard error are
+    discarded."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         if number == 2:
             sys.stderr = os.fdopen(number, "w", closefd=False)
@@ -50,17 +51,17 @@ def _fill_closed_streams() -> None:
 
 
 def hide_false_errors(version: str, environment: MutableMapping[str, str]) -> None:
-    """Keep jaxlib 0.10 from printing kilobytes of errors whenever it reads a program from a cache: it misses
-    features there that no processor has, ``prefer-no-gather``. Call it before JAX is loaded."""
+    """Keep jaxlib 0.10 from printing kilobytes of errors whenever it reads a program from a cache: it reports
+    that the processor lacks ``prefer-no-gather``, a feature that none has. Call this before JAX is loaded."""
     if version.startswith("0.10."):
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _loaded() -> Callable[[Sequence[str] | None], int]:
-    """What runs commands.
+    """The function that runs commands.
 
-    An interrupt ends the process at once: numpy's C interface makes an exception that comes while it is
-    loaded into an ImportError, with a page of advice.
+    While it is imported, an interrupt ends the process immediately: numpy's C interface would turn an
+    exception raised while it is loaded into an ImportError, with a page of advice.
     """
     ends = (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler

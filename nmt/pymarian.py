@@ -2,11 +2,11 @@
 
 A script for Marian's Python bindings runs when its import says ``nmt.pymarian`` in place of ``pymarian``.
 Each class takes a string of Marian's options, keywords, or both; words of the string are separated by spaces.
-Keywords are options with ``_`` for ``-``: a list has several values, ``""`` none, and None counts as not
-given. Unless ``quiet`` is set the log goes to stderr. ``workspace`` has no effect here.
+Keywords are options with ``_`` for ``-``: a list gives several values, ``""`` gives none, and None means that
+the option is not given. Unless ``quiet`` is set, the log goes to stderr. ``workspace`` has no effect here.
 
-Differs: an error is an exception (``OptionError``, ``MGraphError``, ``OSError``), where Marian ends the
-process; and empty lines at the end of a text are lines.
+Differs: an error raises an exception (``OptionError``, ``MGraphError``, ``OSError``), where Marian ends the
+process; empty lines at the end of a text count as lines.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from nmt.text.batches import windows
 from nmt.text.lines import as_bytes
 
 MOST_SETTINGS = 8
-"""How many sets of options that calls override are kept ready."""
+"""The most translators to keep for calls that override options."""
 Row = str | bytes | Sequence[str | bytes]
-"""Texts to score: separated by tabs, or one by one."""
+"""The texts of a line to score: one string separated by tabs, or one string per text."""
 
 
 def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
     """A string of options and keywords as the words of a command line; keywords come last.
 
-    OptionError for a string that is none, such as a list of words.
+    OptionError if ``cli_string`` is not a string but, say, a list of words.
     """
     if not isinstance(cli_string, str):
         raise OptionError(f"expected the options as one string, got {cli_string!r:.80}")
@@ -51,8 +51,8 @@ def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
 
 
 def lines_of(text: str | bytes | Iterable[str | bytes]) -> list[bytes]:
-    """The lines of a text, or of a list of texts, each of which may have several; a line end after the last
-    begins none. ArgumentError for anything else."""
+    """The lines of a text, or of a list of texts with any number of lines; a line end after the last line
+    starts no further one. ArgumentError for anything else."""
     if not isinstance(text, Iterable):
         raise ArgumentError(f"expected a text or a list of lines, got {text!r:.80} ({type(text).__name__})")
     texts = [as_bytes(one) for one in ([text] if isinstance(text, str | bytes) else text)]
@@ -79,12 +79,12 @@ class TranslatorBinding:
     def translate(self, text: Sequence[str | bytes], **options: Any) -> list[str]: ...
 
     def translate(self, text: str | bytes | Sequence[str | bytes], **options: Any) -> str | list[str]:
-        """The translations of a list of lines as a list, or of a string of lines as a string.
+        """Translate a list of lines into a list, or a string of lines into a string.
 
-        An item with line ends is several lines, and with ``n_best`` each line of the list of hypotheses
-        counts as one. options: count for this call only, such as ``n_best=True``, or ``force_decode=True,
-        tsv=True, tsv_fields=2``. OptionError for one that counts when models are loaded; TypeError for an
-        unknown one; ArgumentError for a text that is none.
+        An item with line ends is several lines; with ``n_best`` the result has a line for each hypothesis.
+        options: for this call only, such as ``n_best=True``, or ``force_decode=True, tsv=True,
+        tsv_fields=2``. OptionError for an option that matters only when models are loaded; TypeError for an
+        unknown one; ArgumentError for anything but text.
         """
         with logging_as(self._options):
             chosen = self._for(options) if options else self._translator
@@ -145,7 +145,7 @@ class EvaluatorBinding:
         average: str = "skip",
         **options: Any,
     ) -> EvaluatorBinding:
-        """An evaluator with one vocabulary for all texts, which crops long ones."""
+        """An evaluator with one vocabulary for all texts; it crops long texts."""
         if like not in METRICS:
             raise OptionError(f"like: expected one of {', '.join(METRICS)}, got {like!r}")
         if options.pop("fp16", False):
@@ -176,10 +176,10 @@ class EvaluatorBinding:
         average: str = "skip",
         batch_size: int | None = None,
     ) -> Iterator[float]:
-        """The first score of each line, as they come.
+        """Yield the first score of each line, in order.
 
         input_lines: texts separated by tabs, or sequences of texts. average: ``append`` for the mean after
-        the scores, ``only`` for the mean alone. batch_size: how many lines are read at once; OptionError
+        the scores, ``only`` for the mean alone. batch_size: how many lines are read at a time; OptionError
         unless it is a whole number.
         """
         if average not in AVERAGES:
@@ -200,8 +200,8 @@ class EvaluatorBinding:
         return self._scores(list(self._rows(rows)))
 
     def _rows(self, lines: Iterable[Row]) -> Iterator[tuple[str | bytes, ...]]:
-        """The texts of each line. ArgumentError unless there are lines of text; OptionError for a line with
-        another number of texts than the model reads."""
+        """The texts of each line. ArgumentError unless ``lines`` has lines of text; OptionError for a line
+        whose number of texts is not the model's."""
         if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
             raise ArgumentError(f"expected a list of lines, got {lines!r:.80} ({type(lines).__name__})")
         names = self._evaluator.names

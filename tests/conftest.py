@@ -15,7 +15,7 @@ from tests.helpers.tiers import QUICK, beyond_samples
 
 os.environ["MGRAPH_COMPILATION_CACHE"] = "none"  # tests leave nothing outside their folders
 QUICKLY = "JAX_DISABLE_MOST_OPTIMIZATIONS"
-"""What tells the processes that a test starts to compile as it does itself."""
+"""The variable that makes the processes that a test starts compile as the test itself does."""
 
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def programs_of_a_file() -> Iterator[None]:
-    """The programs that a file's tests compile go with it: all together they take gigabytes."""
+    """Drop the programs that a file's tests compiled: those of all files together take gigabytes."""
     yield
     mgraph.clear_programs()
     jax.clear_caches()
@@ -42,7 +42,7 @@ def programs_of_a_file() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quick_compilation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Most programs are tiny and run once or twice: compiling them well takes longer than it saves."""
+    """Skip optimizations: most programs are tiny and run once or twice, so optimizing them does not pay."""
     if request.node.get_closest_marker("optimized"):
         yield
         return

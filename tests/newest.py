@@ -1,8 +1,8 @@
 """The quick tests with the newest releases of everything: ``python -m tests.newest [PYTHON]``.
 
-For maintainers, once a week or so, and before a release: makes a fresh environment, with the Python that runs
-this if no other is named, installs what pip finds when nothing holds it back, and runs the quick tests. What
-has changed since ``constraints.txt`` is printed first; once all is green, these lines can go there.
+For maintainers, once a week or so, and before a release: makes a fresh environment with the named Python, or
+with the one that runs this, installs the newest releases that pip finds without constraints, prints what has
+changed since ``constraints.txt``, and runs the quick tests. If all pass, the printed versions can go there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.helpers.places import ROOT
 
 
 def held(text: str, version: str) -> dict[str, str]:
-    """The versions by package that lines of constraints name for a version of Python such as ``3.12``."""
+    """The versions by package that constraints name for a version of Python such as ``3.12``."""
     found = {}
     for line in text.splitlines():
         name, _, rest = line.partition("#")[0].partition("==")

@@ -3,7 +3,7 @@
 Checks that the version is ready, runs ``.ci/run``, ``pytest -m thorough`` and ``mgraph gradcheck
 --mutants``, builds the wheel and the sdist in ``dist``, compares them with the sources, has twine check
 them, runs the demo from the wheel in a fresh environment, and prints the commands that tag and upload. With
-``--draft`` the version need not be ready and none of the three is run.
+``--draft`` the version need not be ready, and the three test commands are not run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _git(*words: str) -> str:
 
 
 def run(*command: str | Path) -> None:
-    """Print a command and run it; CalledProcessError if it fails."""
+    """Print a command and run it; raises CalledProcessError if it fails."""
     print("+", *command, flush=True)
     subprocess.run(command, cwd=ROOT, check=True)
 

@@ -1,1 +1,1 @@
-"""Models whose parameters are made, not trained, so that they copy: for measuring translation at any size."""
+"""Models that copy, with parameters that are made, not trained: for measuring translation at any size."""

@@ -1,10 +1,10 @@
 """Parameters with which a recurrent model (``s2s``, GRU) copies its source, and ends by itself.
 
 The usual random parameters stay, with these changes. Some units of the forward encoder and of the decoder's
-first cell are a shift register, a one that moves by a unit with each word: position. Others of the encoder
-hold the word's embedding. The attention looks for the source's word whose register equals the decoder's, and
-its embedding goes to the output layer. ``STOP`` has the embedding of ``</s>`` and is never said itself.
-All values that positions need are -1, 0 and 1, which survive int8.
+first cell are a shift register, in which a one moves by a unit with each word: it shows the position. Other
+units of the encoder hold the word's embedding. The attention looks for the source word whose register equals
+the decoder's, and that word's embedding goes to the output layer. ``STOP`` has the embedding of ``</s>`` and
+is never output itself. All values that positions need are -1, 0 and 1, which survive int8.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CERTAIN = 20.0
 """Makes a tanh 1, and a gate open or shut."""
 CONTENT = 0.7
 ENERGY = 10.0
-"""Of the attention, for the right position: twice this above all others."""
+"""The attention's weight of a match: the right position's energy exceeds all others by twice this."""
 
 
 def copying(params: Mapping[str, Any], *, seed: int = 1) -> Params:
     """The parameters that make a new model a copier.
 
     params: as initialized, with separate embeddings, one layer, and ``dim-rnn`` greater than ``dim-emb``.
-    A source may be as long as there are units left for the register.
+    A source may have as many words as there are units left for the register.
     """
     made = {name: np.array(value, np.float32) for name, value in params.items()}
     words, content = made["encoder_Wemb"].shape
@@ -84,7 +84,7 @@ def _attend(made: Params, places: np.ndarray) -> None:
 
 
 def _say(made: Params, table: np.ndarray, content: int) -> None:
-    """Say the word that is attended to."""
+    """Output the word that is attended to."""
     for name in ("W0", "W1", "W2"):
         made[f"decoder_ff_logit_l1_{name}"][...] = 0
     made["decoder_ff_logit_l1_W2"][:content] = np.eye(content)

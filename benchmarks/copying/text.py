@@ -19,7 +19,7 @@ SPECIAL = 3
 LOG_RATIO = -0.2, 0.19
 """Mean and deviation of the logarithm of the translation's length divided by the source's; at most 0."""
 FIRST, BEST = 50, 50
-"""Of the shortlist: candidates for every sentence, and for each of its words."""
+"""Candidates in the shortlist: for every sentence, and for each of its words."""
 _ZIPF = 10
 
 
@@ -34,9 +34,9 @@ def write_vocab(path: Path, words: int) -> None:
 
 
 def made_lines(words: int, seed: int = 1) -> Iterator[str]:
-    """Lines without end, of a vocabulary of ``words`` ids.
+    """Endless lines, from a vocabulary of ``words`` ids.
 
-    Most have ``STOP`` somewhere in their last half: their translations are shorter than they are.
+    Most have ``STOP`` somewhere in their second half: their translations are shorter than the lines.
     """
     dice = random.Random(seed)
     ids = range(SPECIAL, words)
@@ -52,7 +52,7 @@ def made_lines(words: int, seed: int = 1) -> Iterator[str]:
 
 
 def copied(line: str) -> str:
-    """What a model that copies makes of a line."""
+    """The translation of a line by a model that copies."""
     before, _, _ = f" {line} ".partition(f" {word(STOP)} ")
     return before.strip()
 

@@ -1,11 +1,11 @@
 """Parameters with which a transformer copies its source, whatever its size, and ends by itself.
 
 The usual random parameters stay, with these changes. A few features, ``places``, hold sinusoids of the
-position and no other thing: embeddings are 0 there, and so is what sub-layers add, which everywhere else is
-small. One more, ``zero``, holds the slowest sine, which is nearly 0, and so shows what layer normalization
-took from all. The last attention to the source compares places, so the decoder attends to the source's word
-at its own position; its embedding goes through values and projection to the output layer. ``STOP`` has the
-embedding of ``</s>`` and is never said itself.
+position and nothing else: embeddings are 0 there, and so is what sub-layers add, which is small everywhere
+else. One more, ``zero``, holds the slowest sine, which is nearly 0, and so shows what layer normalization
+subtracted from all. The last attention to the source compares places, so the decoder attends to the source
+word at its own position; that word's embedding goes through values and projection to the output layer.
+``STOP`` has the embedding of ``</s>`` and is never output itself.
 
 The weights of the output layer leave other words some probability, so that a beam has something to do.
 """
@@ -24,19 +24,19 @@ from benchmarks.copying.text import EOS, STOP, UNK
 Params = dict[str, np.ndarray]
 
 CONTENT = 2.0
-"""The size of an embedding's features beside the sinusoids, whose size is 1."""
+"""The size of an embedding's features, relative to the sinusoids, whose size is 1."""
 ADDED = 0.05
 """By how much outputs of sub-layers are scaled down."""
 ATTENDED = 8.0
-"""The size of the attended word beside that of the previous word."""
+"""The size of the attended word, relative to the previous word."""
 SHARPNESS = 12.0
 """How much higher the right position's energy is than any other's."""
 FASTER = 128
-"""Positions that must be told apart."""
+"""How many positions must be distinguishable."""
 MARGIN = 1.5
 """By how much the right word's logit exceeds the logarithm of the number of words."""
 NEVER = -100.0
-"""The output layer's bias of what is never said."""
+"""The output layer's bias of words that are never output."""
 _ADDS = re.compile(r"_(self|context)_Wo$|_ffn_W2$|_rnn_W$")
 _TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")
 _OUTPUT = ("decoder_ff_logit_out_Wt",)
@@ -70,8 +70,8 @@ def copying(params: Mapping[str, Any], *, heads: int, layers: int, seed: int = 1
 
 
 def _places(dim: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The features that hold positions: sines, then cosines, as many as a head has; and the angles per
-    position of the sines. Of the fastest ones, every second if there are many."""
+    """The features that hold positions: sines, then cosines, at most as many as a head has; and the angles
+    per position of the sines. They are the fastest ones, with gaps between them in wide models."""
     half, number = dim // 2, min(width // 2, 16)
     chosen = np.arange(number) * max(1, min(half // number, dim // 256))
     angles = np.exp(-chosen * math.log(10000.0) / (half - 1))
@@ -94,13 +94,13 @@ def _table(words: int, dim: int, places: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _size(dim: int, places: np.ndarray) -> float:
-    """The size that layer normalization gives to content: sinusoids and it have the size 1 together."""
+    """The size that layer normalization gives to content: content and sinusoids together have the size 1."""
     content = CONTENT**2 * (1 - len(places) / dim)
     return CONTENT / math.sqrt(content + 0.5)
 
 
 def _attend(made: Params, prefix: str, heads: int, places: np.ndarray, angles: np.ndarray) -> None:
-    """Let every head attend to the decoder's own position, and hand on all that it finds there."""
+    """Let every head attend to the decoder's own position, and pass on all that it finds there."""
     dim = len(made[f"{prefix}_Wq"])
     width = dim // heads
     others = np.arange(1, FASTER)

@@ -1,4 +1,4 @@
-"""Those who translate again and again in one process, its start and its compilations over."""
+"""Programs that translate again and again in one process, after its start and its compilations."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from benchmarks.training.models import NO_CACHE
 
 
 class Caller(NamedTuple):
-    """Who translates. Functions take lines and a beam, in between ``decode`` the size of batches, and
-    ``company`` how many lines are translated together."""
+    """A program that translates. Its functions take lines and a beam; between these, ``decode`` takes the
+    batch size, and ``company`` how many lines are translated together."""
 
     decode: Callable[[Sequence[str], int, int], tuple[float, list[str]]]
     """Seconds, and translations."""
@@ -41,7 +41,8 @@ class Caller(NamedTuple):
 
 
 def callers(task: Task, measuring: Measuring, cache: Path, stack: ExitStack) -> dict[str, Caller]:
-    """By name of their rows. Their processes end with the stack; ``cache`` is for what ours compiles."""
+    """The callers by name of their rows. Their processes end with the stack; ``cache`` is for what ours
+    compiles."""
     found: dict[str, Caller] = {}
     programs = measuring.programs
     for precision in measuring.precisions:
@@ -57,7 +58,7 @@ def callers(task: Task, measuring: Measuring, cache: Path, stack: ExitStack) -> 
 def prepared(
     found: Mapping[str, Caller], candidates: Mapping[str, Callable[[], Any]]
 ) -> dict[str, Callable[[], Any]]:
-    """The candidates that work, after a first call where that takes longer than others."""
+    """The candidates that work, after a first call if that takes longer than others."""
     first = {name: run for name, run in candidates.items() if found[name].slow_start}
     ready = alternate(first, rounds=1, warm_up=0, left_out=leave_out)
     return {name: run for name, run in candidates.items() if name in ready or name not in first}
@@ -79,7 +80,7 @@ def _ctranslate2(task: Task, measuring: Measuring, precision: str, stack: ExitSt
 
 
 def _caller(child: Child, name: str, stack: ExitStack, *, company: str = "decode") -> Caller:
-    """company: the question for translations of so many lines together."""
+    """company: the question that asks for translations of a number of lines together."""
     stack.callback(child.close)
     known: set[tuple[str, int, int]] = set()
 
@@ -106,7 +107,7 @@ def _caller(child: Child, name: str, stack: ExitStack, *, company: str = "decode
 
 
 def _marian(peer: PymarianDecoder) -> Caller:
-    """Marian, which starts anew for each call: it counts its seconds itself, without its start."""
+    """Marian is restarted for each call: it counts its seconds itself, without its start."""
 
     def decode(lines: Sequence[str], batch: int, beam: int) -> tuple[float, list[str]]:
         return peer.decode(
@@ -117,7 +118,7 @@ def _marian(peer: PymarianDecoder) -> Caller:
         return decode(lines, count, beam)[1]
 
     def latency(lines: Sequence[str], beam: int) -> Sequence[float]:
-        # The first, with which its memory grows, is not counted.
+        # The first line, during which its memory grows, is not counted.
         return peer.latencies([lines[0], *lines], beam_size=beam, normalize=normalization(beam))
 
     return Caller(decode, together, latency, slow_start=False)

@@ -1,6 +1,6 @@
 """The process in which ours translates: ``python -m benchmarks.decoding.child``.
 
-Its argument is a JSON object: the options of ``Translator`` for all that is asked.
+Its argument is a JSON object: the options of ``Translator`` for all questions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Translating:
     def decode(self, lines: Sequence[str], batch: int, beam: int, normalize: float) -> dict[str, Any]:
         """Seconds of translating all lines, the translations, and how many programs were compiled.
 
-        The lines are given at once, whatever the batch, but for batches of 1: each line is then a call of its
-        own, of which as many run at once as there are threads.
+        One call gets all lines, whatever the batch. Batches of 1 are an exception: each line is then a
+        separate call, and as many calls run in parallel as there are threads.
         """
         translator = self._translator(batch, beam, normalize, -(-len(lines) // batch))
         before, start = compile_stats(), time.perf_counter()
@@ -40,7 +40,7 @@ class Translating:
         return {"seconds": seconds, "lines": found, "programs": (compile_stats() - before).misses}
 
     def calls(self, lines: Sequence[str], batch: int, beam: int, normalize: float) -> dict[str, Any]:
-        """The translations, in calls of so many lines."""
+        """The translations, in calls of ``batch`` lines."""
         translator = self._translator(batch, beam, normalize, 1)
         each = (lines[start : start + batch] for start in range(0, len(lines), batch))
         return {"lines": [found for call in each for found in translator.translate(call)]}
@@ -58,7 +58,7 @@ class Translating:
     def profile(
         self, lines: Sequence[str], batch: int, beam: int, normalize: float, dumped: str
     ) -> dict[str, Any]:
-        """The kernels of ``latency``, or for batches of several lines of ``decode``: see ``profiled``."""
+        """The kernels of ``latency``, or of ``decode`` for batches of several lines: see ``profiled``."""
 
         def run() -> float:
             if batch == 1:
@@ -86,7 +86,7 @@ class Translating:
 
 
 def main() -> None:
-    # Each translator would limit the threads anew, and say so.
+    # Each translator would limit the threads again, and log it.
     logging.getLogger("nmt.runtime.devices").setLevel(logging.ERROR)
     translating = Translating(json.loads(sys.argv[1]))
     answering({name: getattr(translating, name) for name in ("decode", "calls", "latency", "profile")})

@@ -1,4 +1,4 @@
-"""What the company of other lines changes in the translation of a line."""
+"""How the company of other lines changes the translation of a line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.measuring import ProcessError, Table
 
 
 def compare_company(task: Task, measuring: Measuring, folder: Path) -> None:
-    """Print a table for each beam: how many lines are translated otherwise with so many together.
+    """Print a table for each beam: how many lines change, by the number of lines translated together.
 
-    Ours in calls of so many, against one call with all lines; peers in batches of so many, against those of
-    ``mini_batch``.
+    For ours, that is the number of lines in a call, compared with one call for all lines; for peers, it is
+    the batch size, compared with ``mini_batch``.
     """
     lines = task.lines[: measuring.call_lines]
     with ExitStack() as stack:
@@ -33,7 +33,7 @@ def compare_company(task: Task, measuring: Measuring, folder: Path) -> None:
 
 
 def _changes(caller: Caller, lines: Sequence[str], usual: int, counts: Sequence[int], beam: int) -> list[int]:
-    """For each count of lines together, how many become others than with the usual count."""
+    """For each count of lines together, how many translations differ from those with the usual count."""
     expected = caller.company(lines, usual, beam)
     return [
         sum(one != other for one, other in zip(caller.company(lines, count, beam), expected, strict=True))

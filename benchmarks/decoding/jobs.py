@@ -45,7 +45,7 @@ def compare_jobs(task: Task, measuring: Measuring) -> None:
 
 
 class _Jobs:
-    """The same lines and beam, by all who translate."""
+    """The same lines and beam, for all programs."""
 
     def __init__(
         self, task: Task, measuring: Measuring, lines: Sequence[str], beam: int, folder: Path
@@ -128,7 +128,7 @@ class _Jobs:
         return self._folder / "target"
 
     def _seconds(self, name: str, command: Sequence[str], target: Path) -> float:
-        """Run a job; what it wrote and needed is kept."""
+        """Run a job; its output and its peak memory are kept."""
         target.unlink(missing_ok=True)
         done = finished(command, environment=NO_CACHE)
         self._peaks[name] = max(done.peak, self._peaks.get(name, 0))

@@ -35,7 +35,7 @@ from benchmarks.training.models import NO_CACHE
 
 JAX = "import jax"
 LATE = 95
-"""Per cent of the lines are done by then."""
+"""The percentile for slow lines."""
 
 
 def compare_latency(task: Task, measuring: Measuring, folder: Path) -> None:
@@ -63,7 +63,7 @@ def compare_latency(task: Task, measuring: Measuring, folder: Path) -> None:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The least value that so many per cent of the values do not exceed."""
+    """The least value that this many per cent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
@@ -77,7 +77,7 @@ def compare_first_lines(task: Task, measuring: Measuring) -> None:
 
 
 class _FirstLines:
-    """Processes that translate the same lines, by all who translate."""
+    """Processes of all programs, which translate the same lines."""
 
     def __init__(
         self, task: Task, measuring: Measuring, lines: Sequence[str], beam: int, folder: Path

@@ -63,15 +63,15 @@ MODELS: dict[str, tuple[int, dict[str, Any]]] = {
 WITH_SHORTLIST = ("student",)
 """These are measured twice, without a shortlist and with one."""
 _REGISTERS = (("avx512bw", "intgemm8avx512"), ("avx2", "intgemm8avx2"))
-"""What a processor says that it can do, and the type that Marian multiplies fastest by it."""
+"""A flag of a processor, and the type that Marian multiplies fastest with it."""
 
 
 @dataclass(frozen=True)
 class Task:
     """A model, and the text that it translates.
 
-    files: of the model, by precision. vocabs: of source and target. shortlist: the words of
-    ``--shortlist``. folder: for what is made of the model. lines: enough for all tables, or all there are.
+    files: those of the model, by precision. vocabs: those of source and target. shortlist: the words of
+    ``--shortlist``. folder: for files made from the model. lines: enough for all tables, or all there are.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Task:
 def made_tasks(name: str, folder: Path, lines: int) -> Iterator[Task]:
     """A model of ``MODELS`` that copies, without and, where that is usual, with a shortlist.
 
-    folder: where files are made, unless they are there. lines: of the text.
+    folder: where files are made, unless they exist. lines: how many the text has.
     """
     words, given = MODELS[name]
     place = folder / name
@@ -149,7 +149,7 @@ def given_task(
 
 
 def int8_file(model: Path, folder: Path) -> str:
-    """The path of the model in Marian's int8, for this processor, made unless it is there."""
+    """The path of the model in Marian's int8, for this processor, made unless it exists."""
     path = folder / f"{model.stem}.{int8_type()}.bin"
     if not path.exists():
         convert_model(model, path, gemm_type=int8_type())
@@ -157,7 +157,7 @@ def int8_file(model: Path, folder: Path) -> str:
 
 
 def int8_type() -> str:
-    """The ``--gemm-type`` that fits this processor; where that is unknown the one that Marian converts."""
+    """The ``--gemm-type`` that fits this processor; if that is unknown, the one that Marian converts."""
     cpuinfo = Path("/proc/cpuinfo")
     flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
     return next((name for flag, name in _REGISTERS if flag in flags), "intgemm8")

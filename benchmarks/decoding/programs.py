@@ -1,4 +1,4 @@
-"""What a job compiles, what of its work is idle or padding, and what memory it needs."""
+"""What a job compiles, how much of its work is idle or padding, and how much memory it needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ COLUMNS = {
 def report_programs(task: Task, measuring: Measuring) -> None:
     """Print a table for each beam: the text of second calls, as a job with an empty and with a warm cache.
 
-    "rows idle": of the steps of a lane's rows, how many had no sentence. "encoded padding": of the encoder's
-    positions.
+    "rows idle": the share of the steps of a lane's rows that had no sentence. "encoded padding": the share of
+    the encoder's positions.
     """
     lines = task.lines[: measuring.call_lines]
     for beam in measuring.beams:
@@ -52,7 +52,7 @@ def report_programs(task: Task, measuring: Measuring) -> None:
 def _run(
     task: Task, measuring: Measuring, precision: str, beam: int, folder: Path
 ) -> tuple[Finished, dict[str, Any]]:
-    """The job, without the line that reports, and what that says."""
+    """The job, without its line that reports, and the report."""
     source = write_lines(folder / "source", task.lines[: measuring.call_lines])
     command = our_command(
         task,

@@ -1,4 +1,4 @@
-"""``mgraph``, which says at its end what it did: ``python -m benchmarks.decoding.reporting decode ...``.
+"""``mgraph`` with a report of its work at the end: ``python -m benchmarks.decoding.reporting decode ...``.
 
 The last line on standard error is ``MARK`` and a JSON object.
 """
@@ -16,7 +16,7 @@ MARK = "reported:"
 
 
 class Searched(logging.Handler):
-    """What searches say that they did."""
+    """The work that searches log."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the tables have in common: who translates, by which commands, and how rows are compared."""
+"""What the tables have in common: which programs translate, their commands, and how rows are compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.peers.pymarian_decoding import PymarianDecoder
 from benchmarks.training.models import command_line
 
 NORMALIZE = 0.6
-"""Of scores by length, with more than one hypothesis."""
+"""Normalization of scores by length, with more than one hypothesis."""
 OURS, MARIAN, CTRANSLATE2 = "mgraph", "pymarian", "CTranslate2"
 
 
@@ -28,17 +28,17 @@ class Measuring:
     precisions: Sequence[str]
     beams: Sequence[int]
     batches: Sequence[int]
-    """Of second calls."""
+    """Batch sizes of second calls."""
     mini_batch: int
-    """Of whole jobs."""
+    """The batch size of whole jobs."""
     lines: Sequence[int]
-    """Of whole jobs, one table for each."""
+    """Numbers of lines of whole jobs, one table for each."""
     call_lines: int
     latencies: int
-    """Lines of which each is translated by itself."""
+    """How many lines are translated one by one."""
     threads: int
     own_threads: int
-    """The same, or 0 where ours has a GPU."""
+    """The same, or 0 if ours has a GPU."""
     rounds: int
 
     @property
@@ -100,13 +100,13 @@ def leave_out(name: str, error: ProcessError) -> None:
 
 
 def best(taken: Mapping[str, Samples], prefix: str) -> Sequence[str]:
-    """The row with the lowest median of those whose names begin so; none if there are none."""
+    """The row with the lowest median among those whose names have this prefix; empty if there are none."""
     found = [name for name in taken if name.startswith(prefix)]
     return [min(found, key=lambda name: taken[name].median)] if found else []
 
 
 def chosen(taken: Mapping[str, Samples], precisions: Iterable[str]) -> list[str]:
-    """The rows to show, in their order: all, but of CTranslate2's only the best of each precision."""
+    """The rows to show, in their order: all, except that CTranslate2 has only its best of each precision."""
     winners = {name for precision in precisions for name in best(taken, f"{CTRANSLATE2} {precision}")}
     return [name for name in taken if not name.startswith(CTRANSLATE2) or name in winners]
 
@@ -134,6 +134,6 @@ def same(found: Sequence[str] | None, expected: Sequence[str] | None) -> str:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """Write a text; its path."""
+    """Write a text; returns its path."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

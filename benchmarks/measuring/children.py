@@ -1,4 +1,4 @@
-"""Python processes that answer questions: each with threads and memory of its own, prepared once."""
+"""Python processes that answer questions: each with its own threads and memory, prepared once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Child:
         )
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
-        """The answer. ProcessError if the process has ended; what it has to say about that is on stderr."""
+        """The answer. ProcessError if the process has ended; its output on stderr says why."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"question": question, **details}), file=self._process.stdin, flush=True)
@@ -54,7 +54,7 @@ class Child:
 
 
 def answering(answers: Mapping[str, Callable[..., Mapping[str, Any]]]) -> None:
-    """In the child: answer each question by the function of that name, until nobody asks any more.
+    """In the child: answer each question by the function of that name, until there are no more questions.
 
     Standard output is for the answers; what is printed elsewhere goes to standard error.
     """

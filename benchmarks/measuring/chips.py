@@ -1,4 +1,4 @@
-"""What chips can do at most, and what share of it a program does."""
+"""The peak rates of chips, and the options that choose one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TERA = 1e12
 
 
 class Peak(NamedTuple):
-    """Floating point operations of dense products that a chip can do, in TFLOP/s; None where it cannot.
+    """A chip's peak rates for dense products, in TFLOP/s; None for a type that it does not multiply.
 
-    float32: of operands that are not rounded. tensor_float32: of float32 rounded to TensorFloat-32.
+    float32: for operands that are not rounded. tensor_float32: for float32 rounded to TensorFloat-32.
     """
 
     bfloat16: float | None
@@ -24,7 +24,7 @@ class Peak(NamedTuple):
 
     @classmethod
     def of_tpu(cls, bfloat16: float) -> Peak:
-        """A TPU multiplies bfloat16; float32 takes six products of these."""
+        """A TPU multiplies bfloat16; a product of float32 takes six of bfloat16."""
         return cls(bfloat16, None, None, bfloat16 / 6)
 
 
@@ -43,16 +43,16 @@ PEAKS: dict[str, Peak] = {
     r"TPU (v5|v5p)": Peak.of_tpu(459),
     r"TPU v6 ?(lite|e)": Peak.of_tpu(918),
 }
-"""By a pattern of JAX's ``device_kind``; the first that fits. Sources: the data sheets of NVIDIA's A100, H100
+"""By a pattern of JAX's ``device_kind``; the first match counts. Sources: data sheets of NVIDIA's A100, H100
 (SXM, PCIe, NVL), H200 (SXM, NVL), L4, T4, V100 and V100S, without sparsity; Google Cloud's pages of TPU v4,
 v5e, v5p and v6e. A part of a GPU (MIG) has no entry."""
 
 
 def peak_of(kind: str, compute: str, precision: str | None = None) -> float | None:
-    """The most TFLOP/s of a device of this kind; None for one that is not known.
+    """The peak of a device of this kind, in TFLOP/s; None for an unknown one.
 
-    compute: the element type, ``float32``, ``bfloat16`` or ``float16``. precision: of products of float32,
-    ``jax_default_matmul_precision``: unless it is ``highest``, operands are rounded to what the chip
+    compute: the element type, ``float32``, ``bfloat16`` or ``float16``. precision: that of float32 products,
+    ``jax_default_matmul_precision``: unless it is ``highest``, operands are rounded to a type that the chip
     multiplies faster.
     """
     found = (peak for pattern, peak in PEAKS.items() if re.search(rf"\b{pattern}(?!\w| lite)", kind))
@@ -68,7 +68,7 @@ def peak_of(kind: str, compute: str, precision: str | None = None) -> float | No
 
 
 def add_chip(parser: argparse.ArgumentParser) -> None:
-    """The options that say in what a chip computes, and how fast it can."""
+    """The options that say in which type a chip computes, and its peak."""
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16", "float16"),
@@ -84,7 +84,7 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
 
 
 def peak_here(given: argparse.Namespace) -> float | None:
-    """The most TFLOP/s of JAX's first device, or what ``add_chip`` was answered."""
+    """The peak of JAX's first device in TFLOP/s, or the one given as ``--peak``."""
     own = peak_of(jax.devices()[0].device_kind, given.precision, jax.config.jax_default_matmul_precision)
     return given.peak or own
 

@@ -1,8 +1,8 @@
-"""Where the time of compiled programs goes on a CPU: their kernels, by the operators that these come from.
+"""Where the time of compiled programs goes on a CPU: their kernels, by the operators that they come from.
 
-XLA's dump of a program says of each kernel in which operator's scope and in which functions it was traced;
-JAX's profiler says when it ran. A process must start with the folder of the dump in its environment, and have
-one thread, so that no two kernels run at once and seconds add up.
+XLA's dump of a program tells in which operator's scope and in which functions each kernel was traced; JAX's
+profiler tells when it ran. A process must start with the folder of the dump in its environment, and have one
+thread, so that kernels do not overlap and their seconds add up.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _OURS = ("mgraph", "layers", "nmt")
 
 
 def dump_to(folder: Path) -> dict[str, str]:
-    """The environment of a process whose programs ``kernels`` is to read; nothing comes from a cache."""
+    """The environment of a process whose programs ``kernels`` will read; it reads none from a cache."""
     flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=.*"
     return {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": ""}
 
 
 def kernels(folder: Path) -> dict[int, dict[str, str]]:
-    """Where the kernels of the programs that were dumped into a folder come from: by the number of the
-    program, and the name of the kernel."""
+    """The origins of the kernels of programs that were dumped into a folder, by the number of the program and
+    the name of the kernel."""
     paths = folder.glob("module_*after_optimizations.txt")
     return {
         int(path.name.split(".")[0].removeprefix("module_")): _Program(path.read_text()).origins()
@@ -62,7 +62,7 @@ class _Program:
                 table = ""
 
     def origins(self) -> dict[str, str]:
-        """By name of the instruction."""
+        """The origins of instructions, by name."""
         instructions = [i for computation in self._module.values() for i in computation]
         return {i.name: self._origin(i) for i in instructions if i.opcode not in CONTAINERS}
 
@@ -89,7 +89,7 @@ class _Program:
             if any(f"/{room}/" in file for room in _OURS):
                 name = self._tables["FunctionNames"][place["function_name"]].strip('"')
                 yield name.partition(".<locals>")[0]
-            frame = links.get("parent_frame", 1) - 1  # in print 1 is none
+            frame = links.get("parent_frame", 1) - 1  # in the text, 1 means none
 
 
 def _links(text: str) -> dict[str, int]:
@@ -97,10 +97,10 @@ def _links(text: str) -> dict[str, int]:
 
 
 def profiled(run: Callable[[], float], dumped: Path) -> dict[str, Any]:
-    """The kernels that ran while ``run`` did, which returns its seconds: ``seconds`` and ``counts`` of them
-    by origin, and the seconds of the ``whole``.
+    """The kernels that ran during ``run``, which returns its seconds: their ``seconds`` and ``counts`` by
+    origin, and the seconds of the ``whole``.
 
-    Programs name their kernels alike; the profiler knows a program by the number that it has in the dump.
+    Programs share names of kernels; the profiler identifies a program by its number in the dump.
     """
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0

@@ -1,4 +1,4 @@
-"""Run a command, and write the most memory that it had, in bytes, to a file: ``launcher.py FILE COMMAND``."""
+"""Run a command, and write its peak memory, in bytes, to a file: ``launcher.py FILE COMMAND``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 UNIT = 1 if sys.platform == "darwin" else 1024
-"""Of ``ru_maxrss``, in bytes."""
+"""The unit of ``ru_maxrss``, in bytes."""
 
 if __name__ == "__main__":
     child = subprocess.Popen(sys.argv[2:])

@@ -34,8 +34,8 @@ def print_machine(**settings: Any) -> None:
 
 
 def share_gpu() -> None:
-    """Let JAX take no more of a GPU than it needs, in this process and those it starts; to be called before
-    JAX has started."""
+    """Let JAX take no more of a GPU's memory than it needs, in this process and those it starts. Call this
+    before JAX starts."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 

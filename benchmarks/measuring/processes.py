@@ -1,4 +1,4 @@
-"""Processes that are measured from outside: when each line came, how long it took, how much memory."""
+"""Processes that are measured from outside: when each line came, how long they took, how much memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import IO
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 MOST_LINES = 8
-"""Of what a process that failed wrote."""
+"""Lines to show of what a failed process wrote."""
 
 
 class ProcessError(Exception):
     """A process that was to be measured failed.
 
-    ``lines`` are what it had to say about that; ``reason`` is the first of them, or else the message.
+    ``lines`` are what it wrote about the failure; ``reason`` is the first of them, or else the message.
     """
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
@@ -34,7 +34,7 @@ class Finished:
 
     seconds: float
     peak: int
-    """The most memory that it had, in bytes; what it shares with other processes is in it."""
+    """Its peak memory, in bytes, including what it shares with other processes."""
     lines: tuple[tuple[float, str], ...]
     """What it wrote to standard error, and to standard output unless that went to a file."""
 
@@ -56,9 +56,9 @@ def finished(
     """Run a command to its end.
 
     environment: variables besides those of this process. stdin, stdout: files for it to read and write.
-    ProcessError, with lines that it wrote, if it fails: from the first that speaks of an error, or the last.
+    ProcessError, with lines that it wrote, if it fails: from the first that mentions an error, or the last.
 
-    A small process in between starts it: what Linux reports as the most memory of a process counts what its
+    A small process in between starts it: what Linux reports as the peak memory of a process includes what its
     parent had when it was started.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Timed runs of several candidates, taken in turn, so that a slow moment of the machine meets all of them."""
+"""Timed runs of several candidates, taken in turn, so that a slow moment of the machine affects them all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """Half the distance between the quartiles, as a part of the median."""
+        """Half the distance between the quartiles, as a fraction of the median."""
         if len(self.values) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
@@ -44,7 +44,7 @@ class Samples:
         return Samples(tuple(factor * value for value in self.values))
 
     def rates(self, amount: float) -> Samples:
-        """So much in a second, where these are the seconds that it took."""
+        """The amounts per second, where these are the seconds that ``amount`` took."""
         return Samples(tuple(amount / seconds for seconds in self.values))
 
 
@@ -55,12 +55,12 @@ def alternate(
     *,
     left_out: Callable[[str, ProcessError], None] | None = None,
 ) -> dict[str, Samples]:
-    """Seconds that each candidate takes, run in turn for so many rounds.
+    """Seconds that each candidate takes, run in turn for this many rounds.
 
-    A candidate is run ``warm_up`` times before; what it returns is waited for (``jax.block_until_ready``).
-    A candidate that times itself (another process, which first loads its model) returns a ``float``: its
-    own seconds. One that fails with a ``ProcessError`` is reported to ``left_out`` and is not in the result;
-    without ``left_out`` the error is raised.
+    Before that, each candidate is run ``warm_up`` times. Its results are waited for
+    (``jax.block_until_ready``). A candidate that times itself (another process, which first loads its model)
+    returns a ``float``: its own seconds. One that fails with a ``ProcessError`` is reported to ``left_out``
+    and is not in the result; without ``left_out`` the error is raised.
     """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
 

@@ -10,8 +10,8 @@ from .rounds import Samples
 class Table:
     """A table on standard output: a title line, then a row at a time, columns aligned.
 
-    columns: names; the first is as wide as ``width`` and to the left, the others to the right, as wide as
-    their name but at least 12 characters.
+    columns: their names. The first is ``width`` wide and left-aligned; the others are right-aligned, as wide
+    as their name but at least 12 characters.
     """
 
     def __init__(self, columns: Sequence[str], width: int = 36) -> None:

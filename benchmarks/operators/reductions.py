@@ -84,7 +84,7 @@ def _legacy(a: Any, b: Any) -> Any:
 
 
 def _attention(query: Any, keys: Any, values: Any) -> Any:
-    """``jax.nn``'s has the heads after the places."""
+    """``jax.nn``'s attention has the axis of heads after that of places."""
     by_place = (x.swapaxes(1, 2) for x in (query, keys, values))
     return jax.nn.dot_product_attention(*by_place, implementation="xla").swapaxes(1, 2)
 

@@ -1,4 +1,4 @@
-"""``Twin``: an operator on inputs that take a while, and the same in jax.numpy."""
+"""``Twin``: an operator on inputs that take a while, and its equivalent in jax.numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgraph import ExpressionGraph
 from mgraph.cases import Case
 
 TOLERANCE = 2e-3
-"""Of results in float32, as a part of the largest number in them; in 16 bits ten times that."""
+"""For results in float32, as a fraction of their largest number; in 16 bits, ten times that."""
 
 Function = Callable[..., Any]
 
@@ -27,15 +27,15 @@ class Twin(NamedTuple):
     case: Case
     """Shapes of the inputs and where their values come from."""
     ours: Function
-    """Of nodes."""
+    """The operator, on nodes."""
     plain: Function
-    """Of arrays."""
+    """Its equivalent, on arrays."""
     note: str = ""
     """Which of the operator's uses this is, where there are several rows."""
     gradient: bool = True
-    """Whether there is one."""
+    """Whether it has a gradient."""
     random: bool = False
-    """Whether it draws: ``plain`` then takes a key as well, and the results are not compared."""
+    """Whether it is random: ``plain`` then takes a key as well, and the results are not compared."""
 
     def __str__(self) -> str:
         return f"{self.name}, {self.note}" if self.note else self.name

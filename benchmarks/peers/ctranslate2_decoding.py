@@ -1,4 +1,4 @@
-"""Translation by CTranslate2, a peer: processes of a Python that has it."""
+"""Translation by CTranslate2, a peer: processes of a Python that has CTranslate2."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SCRIPT = str(ctranslate2_script.__file__)
 class CTranslate2:
     """A Marian model as CTranslate2 decodes with it.
 
-    python: of an environment with the package ``ctranslate2``. model, vocabs: paths of Marian's files (a
-    transformer; vocabularies in YAML). folder: for what is converted, kept there. precision: ``float32`` or
-    ``int8``. workers, threads: so many batches at once (``inter_threads``), each by so many threads
-    (``intra_threads``).
+    python: that of an environment with the package ``ctranslate2``. model, vocabs: paths of Marian's files (a
+    transformer; vocabularies in YAML). folder: where the converted model is kept. precision: ``float32`` or
+    ``int8``. workers, threads: how many batches run in parallel (``inter_threads``), and how many threads
+    each has (``intra_threads``).
     """
 
     python: str
@@ -47,7 +47,7 @@ class CTranslate2:
         return self._command("serve")
 
     def _command(self, action: str, **given: Any) -> list[str]:
-        """A command that needs the converted model, which is made if it is not there. ProcessError if
+        """A command that needs the converted model, which is made if it does not exist. ProcessError if
         CTranslate2 cannot convert it."""
         folder = self.folder / f"ctranslate2-{self.precision}"
         if not folder.exists():
@@ -66,5 +66,5 @@ class CTranslate2:
 
 
 def settings(threads: int) -> Sequence[tuple[int, int]]:
-    """Workers and threads of each that use so many threads in all: one is the better for most models."""
+    """Workers and threads of each, for this many threads in all; for most models one of these is best."""
     return [(1, 1)] if threads == 1 else [(threads, 1), (1, threads)]

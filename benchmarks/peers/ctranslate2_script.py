@@ -1,4 +1,4 @@
-"""What a Python that has CTranslate2 runs, as a script with a JSON object as its argument.
+"""The script that a Python with CTranslate2 runs, with a JSON object as its argument.
 
 ``action`` is ``convert``: ``model``, ``vocabs``, ``folder`` to write to, ``precision``; or ``job``: a file
 translated as ``mgraph decode`` would, ``input``, ``output``, ``batch``, ``beam`` and ``normalize``; or
@@ -24,7 +24,7 @@ TABLES = (("encoder_Wemb", "Wemb"), ("decoder_Wemb", "Wemb"))
 def convert(model: str, vocabs: Sequence[str], folder: str, precision: str) -> None:
     """Write the model in CTranslate2's format.
 
-    The converter takes one byte after the configuration for its end; Marian 1.12 writes several.
+    The converter expects a single zero byte after the configuration; Marian 1.12 writes several.
     """
     import numpy as np
 
@@ -63,7 +63,7 @@ class Translating:
     def translate(
         self, lines: Sequence[str], batch: int, beam: int, normalize: float, longest: int = 1000
     ) -> list[str]:
-        """Translations, made in batches of lines of like length; ``longest`` bounds their words."""
+        """Translations, made in batches of lines of similar length; ``longest`` bounds their words."""
         found = self._translator.translate_batch(
             [line.split() for line in lines],
             max_batch_size=batch,

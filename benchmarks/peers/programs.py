@@ -1,4 +1,4 @@
-"""The peers that are programs of their own: the options that say where they are, and what is missing."""
+"""The peers that are separate programs: the options that say where they are, and which are missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.measuring import positive
 
 
 class Programs(NamedTuple):
-    """Paths; empty for a program that there is not."""
+    """Paths; empty for a missing program."""
 
     pymarian: str
     ctranslate2_python: str
@@ -43,8 +43,8 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def find_pymarian(given: argparse.Namespace) -> str:
-    """What ``add_pymarian`` was answered, looked for; a message if it is not there, and the end if another
-    than the one on PATH was asked for."""
+    """The path of the program given as ``--pymarian``. If it is missing, prints a message, or exits if
+    another program than the default was asked for."""
     found = shutil.which(given.pymarian) or ""
     if not found and given.pymarian not in ("pymarian", "none"):
         raise SystemExit(f"--pymarian: there is no program {given.pymarian!r}")
@@ -54,7 +54,7 @@ def find_pymarian(given: argparse.Namespace) -> str:
 
 
 def find_programs(given: argparse.Namespace) -> Programs:
-    """What ``add_programs`` was answered, looked for; a message for each that is not there."""
+    """The paths of the programs in the options of ``add_programs``; prints a message for each missing one."""
     marian, ctranslate2 = find_pymarian(given), shutil.which(given.ctranslate2_python) or ""
     if given.ctranslate2_python and not ctranslate2:
         raise SystemExit(f"--ctranslate2-python: there is no program {given.ctranslate2_python!r}")

@@ -1,4 +1,4 @@
-"""Translation by real Marian, a peer: ``pymarian decode`` in processes of its own."""
+"""Translation by real Marian, a peer: ``pymarian decode`` in separate processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SPEED = re.compile(r"Processed \d+ batches, \d+ lines, \d+ source tokens in ([\d
 class PymarianDecoder:
     """A model as Marian decodes with it.
 
-    executable: ``pymarian``. options: of ``marian decode`` by attribute name: models, vocabularies and the
-    like, for all that is asked.
+    executable: ``pymarian``. options: those of ``marian decode`` by attribute name: models, vocabularies and
+    the like, for all calls.
     """
 
     executable: str
@@ -36,7 +36,7 @@ class PymarianDecoder:
     def decode(self, lines: Sequence[str], batch: int, **options: Any) -> tuple[float, list[str]]:
         """Seconds of translating, start-up not counted, and the translations.
 
-        Batches of sentences of like length, all lines sorted at once. ProcessError if it fails.
+        Batches are of sentences of similar length; all lines are sorted together. ProcessError if it fails.
         """
         with tempfile.TemporaryDirectory() as folder:
             source, target = _written(lines, folder), Path(folder, "target")
@@ -49,8 +49,8 @@ class PymarianDecoder:
             return float(speed[1]), target.read_text(encoding="utf-8").splitlines()
 
     def latencies(self, lines: Sequence[str], **options: Any) -> list[float]:
-        """Seconds of each line by itself, with one thread, but for the first: the time between lines that it
-        prints."""
+        """Seconds of each line by itself, with one thread, except the first: the time between lines that
+        Marian prints."""
         with tempfile.TemporaryDirectory() as folder:
             given = {"mini_batch": 1, "maxi_batch": 1, "cpu_threads": 1, "log_level": "error", **options}
             printed = finished(self.command(_written(lines, folder), **given))

@@ -1,4 +1,4 @@
-"""Marian's training, run by the program ``pymarian`` in a process of its own; its log says what it did."""
+"""Marian's training, run by the program ``pymarian`` in a separate process; its log says what it did."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Line(NamedTuple):
 
     update: int
     words: int
-    """Of the target since the line before, ``</s>`` included."""
+    """Target words since the line before, ``</s>`` included."""
     seconds: float
-    """Since the line before."""
+    """Seconds since the line before."""
 
 
 class Updates(NamedTuple):
@@ -39,9 +39,9 @@ def train(program: str, options: Mapping[str, Any], folder: Path, *, threads: in
 def timed_updates(
     program: str, options: Mapping[str, Any], folder: Path, *, threads: int, skipped: int, updates: int
 ) -> Updates:
-    """So many updates after those that are skipped, in which Marian's threads map the memory that they need.
+    """The ``updates`` updates after the ``skipped`` ones, in which Marian's threads map their memory.
 
-    On several threads Marian makes some more, which were under way or waiting; they do not count.
+    With several threads Marian makes some more, which were under way or waiting; they do not count.
     """
     given = {**options, "after_batches": skipped + updates, "disp_freq": "1u"}
     lines = read_log([line for _, line in train(program, given, folder, threads=threads).lines])
@@ -52,9 +52,9 @@ def timed_updates(
 
 
 def read_log(log: Sequence[str]) -> list[Line]:
-    """The lines of a log that tell of updates.
+    """The lines of a log that report updates.
 
-    They give seconds to two digits only, words a second to more: seconds are computed from those.
+    They give seconds with two digits only, words a second with more: seconds are computed from the latter.
     """
     found: list[Line] = []
     total = 0

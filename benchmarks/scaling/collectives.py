@@ -37,7 +37,7 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str) -> Iterator[Collective]:
-    """The exchanges in the text of a compiled program (``compiled.as_text()``), but those of one device."""
+    """The exchanges between devices in the text of a compiled program (``compiled.as_text()``)."""
     for line in text.splitlines():
         found = _LINE.search(line)
         if not found:

@@ -1,9 +1,9 @@
 """The efficiency that arithmetic expects of training on many devices.
 
-An update takes the time of its operations at a share of the chip's peak, and that of its exchanges at the
-rate of the slowest link that they cross. Gradients are exchanged while others are still computed: at best all
-are, behind the backward pass; at worst none. Those of several batches (``--optimizer-delay``) are exchanged
-after the last one. What the devices of a group exchange is always waited for.
+An update takes the time of its operations, at a share of the chip's peak, plus that of its exchanges, at the
+rate of the slowest link that they cross. Gradients are exchanged while others are still computed: at best the
+backward pass hides all exchanges, at worst none. The gradients of several batches (``--optimizer-delay``) are
+exchanged after the last batch. Devices always wait for what their group exchanges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.measuring.chips import TERA, peak_of
 from benchmarks.scaling.exchange import Work, between_groups, within_a_group
 
 BACKWARDS = 2 / 3
-"""The share of the operations that are of the backward pass."""
+"""The share of the operations that the backward pass takes."""
 GB = 1e9
 
 
@@ -25,7 +25,7 @@ class Chip(NamedTuple):
     link: float
     """Bytes a second that it sends to others in its machine (of a TPU: to its neighbours)."""
     near: int = 8
-    """How many such links connect: the devices of a machine, of a TPU those of a pod."""
+    """How many devices such links connect: those of a machine, or of a TPU pod."""
 
     @property
     def peak(self) -> float:
@@ -53,7 +53,7 @@ ETHERNET = Network("100 Gb Ethernet", 12.5 * GB)
 
 
 class Bounds(NamedTuple):
-    """The least and the most that is expected."""
+    """The least and the most efficiency that is expected."""
 
     least: float
     most: float
@@ -64,9 +64,10 @@ class Bounds(NamedTuple):
 
 
 def efficiency(work: Work, chip: Chip, network: Network, share: float) -> Bounds:
-    """The time of the operations alone over the time of an update, each group having these sentences.
+    """The time of the operations alone over the time of an update, if each group has these sentences.
 
-    share: of the chip's peak that one device reaches. Groups are within a machine if they fit into one.
+    share: the share of the chip's peak that one device reaches. Groups are within a machine if they fit into
+    one.
     """
     computing = work.operations / work.parts / (share * chip.peak)
     waiting = sum(exchange.sent for exchange in within_a_group(work)) / _rate(chip, network, work.parts)

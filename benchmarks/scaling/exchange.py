@@ -15,7 +15,7 @@ from nmt.training.learning.division import divided_axes
 
 FLOAT32 = 4
 LOSSES = 6
-"""Numbers of a position that the loss and its gradient add up over the words."""
+"""How many numbers per position the loss and its gradient sum over the vocabulary."""
 
 
 class Work(NamedTuple):
@@ -28,12 +28,12 @@ class Work(NamedTuple):
     """Devices of a group (``--tensor-parallel``)."""
     shard_state: bool = False
     batches: int = 1
-    """Of an update (``--optimizer-delay``)."""
+    """Batches of an update (``--optimizer-delay``)."""
     source: int = 0
     """Positions of the sources of a group's sentences in a batch, padding included."""
     target: int = 0
     itemsize: int = FLOAT32
-    """Bytes of a number that is computed with."""
+    """Bytes of each number in computations."""
 
     @property
     def devices(self) -> int:
@@ -61,8 +61,8 @@ class Work(NamedTuple):
 
 
 def sent_in_a_ring(kind: str, size: int, devices: int) -> float:
-    """The bytes that each of these devices sends, as each link then carries them, for results of ``size``
-    bytes."""
+    """The bytes that each of these devices sends, which is what each link then carries, for results of
+    ``size`` bytes."""
     others = (devices - 1) / devices
     factors = {"all-reduce": 2 * others, "reduce-scatter": devices - 1, "collective-permute": 1}
     return size * factors.get(kind, others)
@@ -78,7 +78,7 @@ class Exchange(NamedTuple):
     devices: int
     """How many devices exchange with each other."""
     count: int = 1
-    """How many one after the other."""
+    """How many such exchanges follow one another."""
 
     @property
     def sent(self) -> float:
@@ -108,7 +108,7 @@ def between_groups(work: Work) -> Iterator[Exchange]:
 def within_a_group(work: Work) -> Iterator[Exchange]:
     """Activations and their gradients, where products by rows or by words are added up.
 
-    As XLA compiles it for CPUs, which adds up gradients by ``Wq``, ``Wk`` and ``Wv`` after their exchange.
+    Counted as XLA compiles for CPUs: it adds up gradients by ``Wq``, ``Wk`` and ``Wv`` after their exchange.
     """
     if work.parts == 1:
         return

@@ -1,4 +1,4 @@
-"""What updates exchange by their compiled programs, for devices that are parts of a CPU."""
+"""What updates exchange according to their compiled programs, for devices that are parts of a CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nmt.training.learning.step import UpdateStep
 
 
 def learner(work: Work, used: Sequence[jax.Device]) -> Learner:
-    """What trains a new model on the first of these devices."""
+    """The learner of a new model on the first of these devices."""
     placement = placement_on(used[: work.devices], shard_state=work.shard_state, tensor_parallel=work.parts)
     objective = Objective(create_model(work.options, seed=1), LossOptions(0.1))
     return Learner(objective, UpdateStep(Adam(1e-4)), seed=1, placement=placement)
@@ -37,7 +37,7 @@ class Compiled(NamedTuple):
 
 
 def compiled(trainer: Learner, work: Work) -> Compiled:
-    """The programs of an update by sentences of ``WIDTH`` words, with as many positions as the work has; the
+    """The programs of an update with sentences of ``WIDTH`` words and as many positions as the work has; the
     first is that of the update's last batch."""
     batch = full_batch(work.groups * work.target // WIDTH, WIDTH, 2)
     programs = trainer.analysed(batch, last_of_several=work.batches > 1)

@@ -90,7 +90,7 @@ def _table(head: Sequence[str], rows: Iterator[list[str]]) -> str:
 
 
 def show_simulation(used: Sequence[jax.Device], options: ModelOptions) -> None:
-    """Print what compiled programs exchange among devices of a CPU, beside what arithmetic says."""
+    """Print what compiled programs exchange among devices of a CPU, next to what arithmetic says."""
     columns = ["groups x devices", "state MiB", "update MiB", "exchanges", "sent MB", "by arithmetic"]
     table = Table(columns, width=24)
     for work in _simulated(options, len(used)):
@@ -104,7 +104,7 @@ def show_simulation(used: Sequence[jax.Device], options: ModelOptions) -> None:
 
 
 def _simulated(options: ModelOptions, most: int) -> Iterator[Work]:
-    """Groups of one device, then of several, of as many devices as there are at most."""
+    """Groups of one device, then of several, with at most ``most`` devices in all."""
     counts = [1 << power for power in range(most.bit_length())]
     for count in counts:
         yield Work(options, groups=count, source=256, target=256)

@@ -1,9 +1,9 @@
-"""The process in which updates are timed, by ours or by plain JAX: ``python -m benchmarks.training.child``.
+"""The process in which updates of ours or plain JAX are timed: ``python -m benchmarks.training.child``.
 
 Its argument is a JSON object: ``trainer`` (``mgraph`` or ``plain JAX``), ``options`` of ``mgraph train``,
-``skipped`` batches of the epoch before those that count, and ``updates`` that count. Both trainers get the
-batches that ``Corpus`` makes, in the shapes that it chooses for them, while they train: for ours packed, for
-the other padded.
+``skipped``, how many batches of the epoch come before the timed ones, and ``updates``, how many are timed.
+``Corpus`` makes the batches of both trainers while they train, in the shapes that it chooses: packed for
+ours, padded for plain JAX.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from nmt.training.session import Session
 from nmt.training.vocabularies import load_or_create_vocabs
 
 LATE = 1_000
-"""The number of an epoch for which all shapes are worth a program."""
+"""The number of an epoch so late that all shapes are worth a program."""
 
 
 class Candidate(Protocol):
-    """What trains."""
+    """A trainer."""
 
     def update(self, batch: Batch) -> None:
         """Begin an update by a batch."""
@@ -51,7 +51,7 @@ class Candidate(Protocol):
         """Compile what an update by such a batch needs."""
 
     def needs(self, batch: Batch) -> tuple[int, int]:
-        """Bytes of the state, and of all else that an update by such a batch needs, by XLA's analysis."""
+        """Bytes of the state, and of all that an update by such a batch needs besides, by XLA's analysis."""
 
 
 class Ours:
@@ -151,7 +151,7 @@ class Timing:
         return {"seconds": time.perf_counter() - start, "words": words}
 
     def rest(self) -> dict[str, Any]:
-        """Give back the memory that is free: the other rows' turns may need all that the machine has."""
+        """Give free memory back: in their turns, the other rows may need all that the machine has."""
         devices.release_freed_memory()
         return {}
 
@@ -165,14 +165,14 @@ class Timing:
         return {"words": sum(batch.words for batch in self._corpus)}
 
     def work(self) -> dict[str, Any]:
-        """The floating point operations that the updates need for a target word."""
+        """The floating point operations that the updates need per target word."""
         batches = list(self._batches())
         operations = sum(work_of(self._model_options, batch) for batch in batches)
         return {"per_word": operations / sum(batch.words for batch in batches)}
 
     def memory(self) -> dict[str, Any]:
-        """Bytes: of the state; of what the largest of the updates needs besides, by XLA's analysis; the most
-        that this process had; and the most that a GPU had in use, 0 on a CPU."""
+        """Bytes: of the state; of what the largest of the updates needs besides, by XLA's analysis; of this
+        process at its peak; and of a GPU's memory at its peak, 0 on a CPU."""
         largest = max(self._batches(), key=lambda batch: sum(ids.size for ids in batch.ids))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
         held, more = self._candidate.needs(largest)
@@ -187,7 +187,7 @@ class Timing:
         return {}
 
     def _batches(self) -> Iterator[Batch]:
-        """Those that count."""
+        """The batches that are timed."""
         corpus = self._corpus
         corpus.restore("", "", self._skipped, epoch=LATE)
         yield from islice(corpus, self._updates)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from nmt import Trainer
 
 Curve = list[tuple[int, float]]
-"""After so many updates, the cross-entropy."""
+"""Numbers of updates, and the cross-entropy after each."""
 
 TRANSFORMER: dict[str, Any] = {
     "type": "transformer",
@@ -26,7 +26,7 @@ TRANSFORMER: dict[str, Any] = {
     "disp_freq": "50u",
     "overwrite": True,
 }
-"""A model that is trained in minutes, on any task."""
+"""A model that trains in minutes, on any task."""
 EUROPARL: dict[str, Any] = {
     "dim_emb": 128,
     "transformer_dim_ffn": 512,
@@ -65,7 +65,7 @@ def data(train: Sequence[Any], valid: Sequence[Any], vocab: str) -> dict[str, An
 
 
 def curve(folder: Path, name: str, options: Mapping[str, Any]) -> Curve:
-    """The curve of a training, which is kept in ``folder`` by this name; what is there is not done again."""
+    """The curve of a training, kept in ``folder`` under this name; a finished training is not repeated."""
     log, done = folder / f"{name}.json", folder / f"{name}.done"
     if not done.exists():
         log.unlink(missing_ok=True)

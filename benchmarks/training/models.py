@@ -1,4 +1,4 @@
-"""The models that are trained, as Marian's options, and the options that all of them are trained with."""
+"""The models to train, as Marian's options, and the options that all trainings share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 LEARN_RATE = 0.0003
 NO_CACHE = {"JAX_COMPILATION_CACHE_DIR": ""}
-"""Variables for a process that is given a compilation cache of its own: JAX's would take its place."""
+"""Variables for a process that is given its own compilation cache: JAX's would take precedence."""
 
 
 def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
 def training_options(model: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The options of ``mgraph train`` and of ``marian train`` for a model, by attribute name.
 
-    given: what ``add_options`` was answered. folder: where a text is made if none was given.
+    given: the parsed options of ``add_options``. folder: where a text is made if none was given.
     """
     if bool(given.train_sets) != bool(given.vocabs):
         raise SystemExit("--train-sets and --vocabs: expected both or none")

@@ -1,4 +1,4 @@
-"""A parallel text to train on, made up: its lengths are Europarl's, its words mean nothing."""
+"""A made-up parallel text to train on: its lengths are Europarl's, its words mean nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PAIRS = 3_000
 WORDS = 2_000
 LONGEST = 96
 LOG_LENGTH = 3.18, 0.61
-"""Mean and deviation of the logarithm of a source's length, of Europarl cut into subwords."""
+"""Mean and deviation of the logarithm of a source's length, for Europarl split into subwords."""
 LOG_RATIO = 0.04, 0.19
-"""The same of the target's length divided by the source's."""
+"""The same for the target's length divided by the source's."""
 
 
 def write_text(
     folder: Path, pairs: int = PAIRS, words: int = WORDS
 ) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Write both sides and their vocabularies of so many words, unless they are there; the paths."""
+    """Write both sides and their vocabularies of this many words, unless they exist; returns the paths."""
     texts = folder / "text.src", folder / "text.trg"
     vocabs = folder / "vocab.src.yml", folder / "vocab.trg.yml"
     if not all(path.exists() for path in (*texts, *vocabs)):

@@ -1,4 +1,4 @@
-"""The floating point operations that updates need: by a formula of the model, whatever programs compute."""
+"""The floating point operations that updates need: by a formula for the model, whatever programs compute."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nmt.text.batches import Batch
 from nmt.training.vocabularies import embedding_tables
 
 OF_SOURCE = "_context_Wk", "_context_Wv", "_Wc_att"
-"""At the end of the names of a decoder's matrices that source words are multiplied with."""
+"""Endings of the names of a decoder's matrices that multiply source words."""
 OF_SENTENCES = "_ff_state_W"
-"""The same of sentences."""
+"""The same for a matrix that multiplies sentences."""
 TRAINING = 3
-"""Times the operations of the forward pass: each product has a gradient by either operand."""
+"""How many times the forward pass an update costs: each product has a gradient by either operand."""
 RATES = "TFLOP/s", "% of peak"
 """The columns of ``rates_of``."""
 
@@ -31,8 +31,8 @@ def work_of(options: ModelOptions, batch: Batch) -> float:
 
     A multiplication and an addition are two. Each word is multiplied with the matrices ``(m, n)`` of its
     side, and attention multiplies each pair of words twice by the features of all heads:
-    ``3 (2 m n words + 4 dim pairs)``. Padding, what is computed again, the softmax, norms and the optimizer
-    do not count, as usual. Source: Chowdhery et al. 2022, appendix B.
+    ``3 (2 m n words + 4 dim pairs)``. Padding, recomputation, the softmax, norms and the optimizer are not
+    counted, as usual. Source: Chowdhery et al. 2022, appendix B.
     """
     source, target = (mask[: batch.sentences].sum(1, dtype=np.float64) for mask in batch.masks)
     numbers = batch.sentences, float(source.sum()), float(target.sum())
@@ -47,7 +47,7 @@ def work_of(options: ModelOptions, batch: Batch) -> float:
 
 
 def _matrices(options: ModelOptions) -> Iterator[Parameter]:
-    """Those that something is multiplied with: tables of embeddings are not, unless tied to the output."""
+    """The matrices of products: embedding tables are not among them, unless tied to the output."""
     *_, table = embedding_tables(options)
     tied = options.tied_embeddings or options.tied_embeddings_all
     for matrix in parameters(options).values():
@@ -66,7 +66,7 @@ def _factor(matrix: Parameter) -> int:
 def rates_of(
     work: float, seconds: Samples, peak: float | None, chips: int = 1
 ) -> tuple[Samples, Samples | str]:
-    """TFLOP/s where so many operations took these seconds, and the percentage of what the chips can do;
-    empty if that is not known."""
+    """TFLOP/s if ``work`` operations took these seconds, and the percentage of the chips' peak; empty if the
+    peak is not known."""
     speed = seconds.rates(work / TERA)
     return speed, speed.times(100 / (peak * chips)) if peak else ""

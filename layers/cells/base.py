@@ -29,8 +29,9 @@ class Cell(Layer):
     final: whether this cell follows an attention; see the cell's formula.
     in_encoder: whether it reads a source; only ``GRUNematus`` uses it.
 
-    ``ShapeError`` for sizes that are no ints from 1, or from 0 for ``dim_input``; ``ArgumentError`` unless
-    ``0 <= dropout < 1``; ``GraphError`` for a transition cell of a class that needs an input.
+    ``ShapeError`` for sizes that are not ints of at least 1, or at least 0 for ``dim_input``;
+    ``ArgumentError`` unless ``0 <= dropout < 1``; ``GraphError`` for a transition cell of a class that needs
+    an input.
     """
 
     states: ClassVar[int] = 1
@@ -74,7 +75,7 @@ class Cell(Layer):
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         """The next state, from one step of ``apply_input`` (``()`` for a cell without input).
 
-        ``mask (batch, 1)`` is 0 for finished sentences. Further nodes of the state pass unchanged.
+        ``mask (batch, 1)`` is 0 for finished sentences. Further nodes of the state pass through unchanged.
         """
 
     def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
@@ -98,8 +99,8 @@ class Cell(Layer):
         return mapped
 
     def next_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
-        """``apply_state``; ``ArgumentError`` if a class of the user's takes other arguments, or returns
-        anything but such a state."""
+        """``apply_state``; ``ArgumentError`` if a user-defined cell takes other arguments, or does not return
+        a tuple of as many nodes as ``state`` has."""
         try:
             following = self.apply_state(inputs, state, mask)
         except TypeError:
@@ -129,7 +130,7 @@ class Cell(Layer):
         self.state_mask.on(graph)
 
     def weight(self, name: str, rows: int, columns: int, init: Initializer | None = None) -> Parameter:
-        """The parameter ``{prefix}_{name}``; that of an input, ``W`` and a letter, may be held in int8."""
+        """The parameter ``{prefix}_{name}``; an input's matrix, ``W`` or ``W`` and a letter, may be int8."""
         contracted = 0 if is_quantized(f"_{name}") else None
         return self.param(f"{self.prefix}_{name}", rows, columns, init, contracted=contracted)
 
@@ -142,11 +143,11 @@ class Cell(Layer):
         return self.weight(name, 1, columns, inits.ones()) if self.layer_normalization else None
 
     def dropped_input(self, x: Node) -> Node:
-        """``x`` with the cell's mask on the input's features."""
+        """``x`` with the cell's dropout mask applied to the input's features."""
         return dropout(x, self.input_mask.on(x.graph))
 
     def dropped_state(self, s: Node) -> Node:
-        """``s`` with the cell's mask on the state's features."""
+        """``s`` with the cell's dropout mask applied to the state's features."""
         return dropout(s, self.state_mask.on(s.graph))
 
 

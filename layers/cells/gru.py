@@ -71,7 +71,7 @@ class GRUNematus(GRU):
 
     Parameters: those of ``GRU`` without gains; with layer normalization ``{prefix}_W_lns``, ``_W_lnb``,
     ``_U_lns``, ``_U_lnb``, all ``(1, 2 dim_state)``, ``_Wx_lns``, ``_Wx_lnb``, ``_Ux_lns``, ``_Ux_lnb``,
-    all ``(1, dim_state)``: gains and biases, those of W if there is an input.
+    all ``(1, dim_state)``: gains and biases; those for W exist only if there is an input.
     Source: Sennrich et al. 2017; Marian's ``gru-nematus``.
     """
 
@@ -102,7 +102,7 @@ class GRUNematus(GRU):
         return concatenate([graph.zeros((1, 2 * self.dim_state)), graph.zeros((1, self.dim_state))], -1)
 
     def _norms(self, letter: str) -> tuple[tuple[Parameter, Parameter], ...]:
-        """Gain and bias for the product of the gates and for that of the candidate."""
+        """Gain and bias for the gates' product and for the candidate's."""
         sizes = {letter: 2 * self.dim_state, f"{letter}x": self.dim_state}
         return tuple(
             (self.weight(f"{name}_lns", 1, size, inits.ones()), self.bias(f"{name}_lnb", size))
@@ -114,8 +114,8 @@ class MGRU(GRU):
     """A ``GRU`` in which ``m = (x Wm + bwm) * (s Um + bm)`` takes the place of the state ``s``.
 
     The old state ``s`` stays where the mask is 0. Parameters: those of ``GRU`` and of ``Multiplier``.
-    Differs: where the mask is 0 Marian continues from ``m``, so that padding changes its encoders' results,
-    except in a batch of one. Source: Krause et al. 2016; Marian's ``mgru``.
+    Differs: where the mask is 0 Marian continues from ``m``, so padding changes its encoders' results
+    unless the batch has a single sentence. Source: Krause et al. 2016; Marian's ``mgru``.
     """
 
     transition = False

@@ -21,7 +21,7 @@ class CellInput(Protocol):
         ...
 
     def apply(self, state: State) -> Node | tuple[Node, ...]:
-        """The input ``(batch, dim_output)`` for a state, or a tuple of it and further outputs."""
+        """The input ``(batch, dim_output)`` for a state, or a tuple that starts with it."""
         ...
 
 
@@ -40,7 +40,7 @@ class StackedCell(Layer):
         self.parts = tuple(parts)
         self._check_inputs()
         self.states = max([first.states, *(part.states for part in self.parts if isinstance(part, Cell))])
-        """Number of nodes of a state: that of the cell with most."""
+        """Number of nodes of a state: the most that any of the cells has."""
 
     def _check_inputs(self) -> None:
         given = 0

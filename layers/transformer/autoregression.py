@@ -13,7 +13,7 @@ from ..packing import PackedWords
 from .config import TransformerConfig
 
 Cache = dict[str, Node]
-"""What a layer keeps from step to step, by name. Axis 0 is the sentence or, of what differs between
+"""What a layer keeps from step to step, by name. Axis 0 is the sentence or, for nodes that differ between
 hypotheses and must follow them, ``sentence * beam + place in the beam``."""
 
 
@@ -22,14 +22,15 @@ class Now:
     """Where the hypotheses of a batch are in their translations at one step."""
 
     position: Node
-    """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all, have."""
+    """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all sentences,
+    have."""
     used: Node | None = None
-    """Integers, of which the largest is the last place of a word that a hypothesis continues."""
+    """Integers; the largest is the last place of a word that some hypothesis continues."""
     parts: tuple[tuple[Node, Node], ...] = ()
-    """For each part of the places integers ``(batch, 1, beam, 1)``, where in it the last words of hypotheses
-    are kept, past its end if elsewhere, and a
-    ``log_mask (batch, 1, beam, places of the part)``: which of its sentence's words each hypothesis
-    continues, the last one included."""
+    """Two nodes for each part of the places: integers ``(batch, 1, beam, 1)``, where in the part the last
+    words of hypotheses are kept, past its end if they are in another part; and a
+    ``log_mask (batch, 1, beam, places of the part)`` that shows the words of its sentence that each
+    hypothesis continues, including the last word."""
 
     @property
     def place(self) -> Node:
@@ -48,8 +49,8 @@ class Autoregression(Protocol):
         ...
 
     def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
-        """The cache of ``beam`` hypotheses of each sentence before the first step, with parts of so many
-        ``places`` for the words of a sentence."""
+        """The cache of ``beam`` hypotheses of each sentence before the first step. places: the number of
+        words of a sentence that each part of the cache has room for."""
         ...
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

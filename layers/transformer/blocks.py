@@ -19,14 +19,14 @@ from ..processing import PostProcess, PreProcess
 from .config import TransformerConfig
 
 BLOCK_ACTIVATIONS = {name: ACTIVATIONS[name] for name in ("relu", "swish", "gelu", "sigmoid", "tanh", "")}
-"""The activations that Marian has inside of blocks."""
+"""The activations that Marian has inside blocks."""
 
 
 class Context(NamedTuple):
     """One encoder as seen by a block of a decoder layer."""
 
     prepared: Mapping[str, Node]
-    """What the block has made of the encoder's output, by its ``prepare``."""
+    """What the block's ``prepare`` made of the encoder's output."""
     mask: Node
     """A ``log_mask``, ``(batch, 1, 1, source)``."""
 
@@ -65,12 +65,12 @@ class CrossBlock(Protocol):
     prefix: str
 
     def project(self, context: Node) -> dict[str, Node]:
-        """What the block needs of an encoder's output ``(batch, source, dim)``, or of packed sentences,
-        ``(bins, width, dim)``: once for each word."""
+        """What the block needs of an encoder's output ``(batch, source, dim)``, or for packed sentences
+        ``(bins, width, dim)``, computed once per word."""
         ...
 
     def arrange(self, projected: Mapping[str, Node], packing: PackedWords | None = None) -> dict[str, Node]:
-        """What the block attends to: what was projected, of packed sentences laid out (``laid_out``)."""
+        """What the block attends to: the result of ``project``, laid out (``laid_out``) if it is packed."""
         ...
 
     def prepare(self, context: Node) -> dict[str, Node]:
@@ -125,8 +125,8 @@ class AttentionBlock(Block, CrossBlock):
         return self.after(self.attention.gathered(weights, values, packing), x, packing), weights
 
     def self_attend(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
-        """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are. With
-        ``packing`` ``x`` is ``(rows, width, dim)``."""
+        """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed like queries. With
+        ``packing``, ``x`` is ``(rows, width, dim)``."""
         y = self.before(x, packing)
         return self.after(self.attention(y, y, y, mask, packing), x, packing)
 
@@ -134,8 +134,9 @@ class AttentionBlock(Block, CrossBlock):
 class PoolingBlock(Layer, CrossBlock):
     """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, instead of cross-attention.
 
-    There is no pre-processing, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
-    ``{prefix}_bo (1, dim)``, neither without projection; post-processing under ``{prefix}_Wo``.
+    There is no pre-processing, and ``d`` in post-processing drops nothing. Parameters:
+    ``{prefix}_Wo (dim, dim)``, ``{prefix}_bo (1, dim)``, neither without projection; post-processing under
+    ``{prefix}_Wo``.
     Source: Marian's ``LayerPooling`` (``transformer-pool``).
     """
 
@@ -170,7 +171,7 @@ class PoolingBlock(Layer, CrossBlock):
 class FeedForwardBlock(Block):
     """``after(act(before(x) W1 + b1) W2 + b2, x)``: ``ffn_depth`` affine layers in their frame.
 
-    An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``, or of packed
+    An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``, or for packed
     sentences ``(rows, width, dim)``.
     Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1 (1, dim_ffn)``, ..., the last
     ``(dim_ffn, dim)``; the frame's under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.

@@ -17,13 +17,13 @@ from ..norm import NormConfig
 class TransformerConfig:
     """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
 
-    Dropout applies in training graphs only. ``ArgumentError`` for sizes that are no ints from 1, and
+    Dropout applies in training graphs only. ``ArgumentError`` for sizes that are not positive ints, and
     unless ``0 <= p < 1`` for each probability ``p``.
 
     bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
-    dec_cell, layer_normalization, dropout_rnn: of the cells, if ``decoder_autoreg`` is ``rnn``.
-    pool: whether decoder layers see an encoder's first state instead of attending to all.
-    marian_exact: whether single steps repeat Marian's where those deviate from the trained model.
+    dec_cell, layer_normalization, dropout_rnn: for the cells, if ``decoder_autoreg`` is ``rnn``.
+    pool: whether decoder layers see an encoder's first state instead of attending to all states.
+    marian_exact: whether single steps repeat Marian's even where Marian's deviate from the trained model.
     """
 
     dim: int
@@ -59,7 +59,7 @@ class TransformerConfig:
             probability(name, getattr(self, name))
 
     def init(self, depth: int) -> Initializer:
-        """The initializer of matrices in layer ``depth``; ``ArgumentError`` for one below 1."""
+        """The initializer of matrices in layer ``depth``; ``ArgumentError`` for a depth below 1."""
         depth = size("depth of a layer", depth, error=ArgumentError)
         scale = 1 / math.sqrt(depth) if self.depth_scaling else 1.0
         return inits.glorot_uniform(True, True, scale)

@@ -21,7 +21,7 @@ AUTOREGRESSIONS: dict[str, type[Autoregression]] = {
     "average-attention": AverageAttention,
     "rnn": Recurrence,
 }
-"""By the value of Marian's option ``transformer-decoder-autoreg``."""
+"""Blocks by the value of Marian's option ``transformer-decoder-autoreg``."""
 
 
 class EncoderLayer(Layer):
@@ -83,8 +83,8 @@ class DecoderLayer(Layer):
         give_weights: bool = False,
         packing: PackedWords | None = None,
     ) -> tuple[Node, Node | None]:
-        """The layer after ``autoregression``: its result, and if requested the attention weights
-        ``(batch, heads, time, source)`` of the first encoder, or ``None``.
+        """The rest of the layer, after ``autoregression``: its result, and if requested the attention weights
+        ``(batch, heads, time, source)`` over the first encoder, else ``None``.
 
         ``ArgumentError`` for a wrong number of contexts.
         """

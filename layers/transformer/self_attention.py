@@ -35,15 +35,15 @@ from .blocks import AttentionBlock
 from .config import TransformerConfig
 
 MOST_BY_PRODUCT = 512
-"""Places of a cache that are counted by a product. Translations that go on until the limit have beam times as
-many places as steps: thousands."""
+"""The most places of a cache that a product counts. A cache for translations that run to the length limit has
+beam times as many places as steps: thousands."""
 
 
 class SelfAttention(Layer):
     """Self-attention of a decoder, with previous keys and values in buffers of fixed size.
 
-    Keys and values are pre-processed like queries, also in single steps. With ``marian_exact`` single steps
-    are Marian's: from the second on, keys and values of all words come from ``x`` without ``preprocess``.
+    Keys and values are pre-processed like queries, also in single steps. With ``marian_exact``, single steps
+    follow Marian: from the second on, keys and values of all words come from ``x`` without ``preprocess``.
 
     Parameters: as ``AttentionBlock`` under ``{prefix}_self``. Source: Vaswani et al. 2017; Marian's
     ``DecoderLayerSelfAttention``.
@@ -61,7 +61,7 @@ class SelfAttention(Layer):
         heads, dim = self.config.heads, self.config.dim
         cache: Cache = {}
         for part, count in enumerate(places):
-            # A sum of small constants, so that no program holds a big one.
+            # The sum of two small constants keeps a big constant out of the program.
             buffer = graph.zeros((batch, 1, count, 1)) + graph.zeros((1, heads, 1, dim // heads))
             cache |= {f"keys{part or ''}": buffer, f"values{part or ''}": buffer}
         return cache
@@ -100,8 +100,7 @@ def no_ancestors(graph: Graph, batch: int, beam: int, places: Sequence[int]) -> 
     """Which of its sentence's words each hypothesis continues: none before the first step.
 
     ``(batch * beam, all places)``, 1 at the places of the words that a hypothesis continues, 0 elsewhere.
-    Keys and values stay where they were written: when a beam is reordered only this record is, which is
-    small.
+    Keys and values stay where they were written: reordering a beam reorders only this small record.
     """
     # In float32, because 16 bits cannot number all places.
     none: Node = graph.zeros((batch * beam, sum(places)), Type.float32)
@@ -109,8 +108,8 @@ def no_ancestors(graph: Graph, batch: int, beam: int, places: Sequence[int]) -> 
 
 
 def _counted(free: Node, numbers: Node) -> Node:
-    """The running sums of ``free (..., places)``: of few places by a product, with which searches on GPUs
-    were measured, and which grows with their square."""
+    """The running sums of ``free (..., places)``. For few places a product computes them, as in the searches
+    measured on GPUs; its cost grows with the square of their number."""
     (places,) = numbers.shape
     if places > MOST_BY_PRODUCT:
         return cumsum(free, -1)
@@ -120,12 +119,12 @@ def _counted(free: Node, numbers: Node) -> Node:
 def with_ancestors(
     ancestors: Node, position: Node, beam: int, parts: Sequence[int], kind: Type
 ) -> tuple[Node, Now, Node]:
-    """The record after the step at ``position``, in which each hypothesis continues itself, the step, and
-    ``(batch,)``, for each sentence whether it had too few places.
+    """The record after the step at ``position``, which now includes each hypothesis's last word; the step
+    as a ``Now``; and, for each sentence, whether it had too few places, ``(batch,)``.
 
-    The last words take the first places that no hypothesis continues: a beam has mostly one past, so that few
-    more places than steps are needed; ``beam`` times the steps always suffice. parts: of how many places.
-    kind: of masks.
+    The last words take the first places that no hypothesis continues. The hypotheses of a beam mostly share
+    one past, so few more places than steps are needed; ``beam`` times the steps always suffice. parts: the
+    number of places of each part. kind: the element type of masks.
     """
     rows, places = ancestors.shape
     batch, graph = rows // beam, ancestors.graph

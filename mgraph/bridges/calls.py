@@ -1,7 +1,7 @@
-"""Calls within a JAX function that stay one node: of functions with a rule of their own, ``cond``, ``while``.
+"""Calls in a JAX function that stay one node: functions with their own gradient rule, ``cond``, ``while``.
 
-JAX keeps such a function in the types that it was traced with, but gradients are checked in float64. So it is
-traced a second time, with float64 for all other floats, and a node has both.
+JAX fixes such a function to the types that it was traced with, but gradients are checked in float64. So
+``from_jax`` traces it a second time, with float64 for all other floats, and the node holds both versions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import BridgeError
 from .primitive_node import parts
 
 ClosedJaxpr: Any = vars(core)["ClosedJaxpr"]
-"""JAX's function with its constants; from version 0.12 on every ``Jaxpr`` is one."""
+"""JAX's class of a function with its constants; from version 0.12 on every ``Jaxpr`` is one."""
 
 CUSTOM = frozenset(("custom_jvp_call", "custom_vjp_call"))
 KEPT = CUSTOM | {"cond", "while"}
@@ -53,8 +53,8 @@ def programs_in(values: Any) -> Iterator[Any]:
 
 
 def parts_of_scan(body: Any, operands: Sequence[Any], results: Sequence[Any]) -> tuple[int, int]:
-    """Of a ``scan`` over arrays or specs how many operands are constants, and how many after them are the
-    first state: what has no axis of time. Each version of JAX says it differently."""
+    """How many operands of a ``scan`` over arrays or specs are constants, and how many after them are the
+    first state. Neither has a time axis. Each version of JAX stores these numbers differently."""
     carried = _alike(results, body.out_avals)
     return _alike(operands, body.in_avals) - carried, carried
 
@@ -64,7 +64,7 @@ def _alike(outside: Sequence[Any], of_a_step: Sequence[Any]) -> int:
 
 
 class Call:
-    """A call that stays one node, as its field; equal to another of the same trace.
+    """A call that stays one node, which holds it as a field; equal to the same call of the same trace.
 
     wide: the same call in the trace with float64, if there is one.
     """
@@ -82,14 +82,14 @@ class Call:
         self._key = programs, tuple(map(repr, source.invars))
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        """The results on the values of the variables that it reads."""
+        """The results for the values of the variables that the call reads."""
         run, types = self._own
         if not any(v.dtype == np.float64 != t for v, t in zip(values, types, strict=True)):
             return tuple(run(*values))
         if self._wide is None:
             raise BridgeError(
-                f"from_jax: expected {self.name} to take float64, in which gradients are checked; then the "
-                "function raises an error or takes other steps, as nodes of float64 show"
+                f"from_jax: expected {self.name} to take float64, in which gradients are checked; in float64 "
+                "the function raises an error or takes other steps: call it with float64 nodes to see which"
             )
         run, types = self._wide
         results = run(*map(lax.convert_element_type, values, types))
@@ -109,7 +109,7 @@ class Call:
 
 
 def _with_types(source: core.JaxprEqn, info: Any) -> tuple[Callable[..., list[Any]], list[np.dtype]]:
-    """``as_function``, and the types of what it takes."""
+    """``as_function``, and the types of its arguments."""
     return as_function(source, info), _types_of(read_by(source))
 
 
@@ -130,7 +130,7 @@ class CallNodeOp(NaryNodeOp):
 class CustomRuleNodeOp(CallNodeOp):
     """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it.
 
-    It is the rule in every rule set.
+    Its gradient follows that rule under every rule set.
     """
 
     type = "custom_rule"
@@ -139,9 +139,9 @@ class CustomRuleNodeOp(CallNodeOp):
 
 
 class ControlFlowNodeOp(CallNodeOp):
-    """Base of ``cond`` and ``while``, here without a gradient: integers, truth values.
+    """Base of ``cond`` and ``while`` without a gradient, for integers and truth values.
 
-    There is a subclass for each, made on first use; its ``type`` is the primitive's name.
+    Each of the two has a subclass, made on first use; its ``type`` is the primitive's name.
     """
 
     type = "control_flow"
@@ -149,7 +149,7 @@ class ControlFlowNodeOp(CallNodeOp):
 
 
 class DifferentiableControlFlowNodeOp(ControlFlowNodeOp):
-    """``cond`` and ``while`` with a gradient, which is JAX's own under any rule set."""
+    """``cond`` and ``while`` with a gradient, which is JAX's under any rule set."""
 
     composite = True
 
@@ -170,7 +170,8 @@ def apply_call(call: Call, source: core.JaxprEqn, children: list[Node], real: bo
 class WideCalls:
     """For each call of a program that stays one node, the same call of the function traced with float64.
 
-    retrace: gives that trace. It is called once, if there is such a call; not of a function that is wide.
+    retrace: makes that trace; called at most once, for the first such call. ``None`` if the program has
+        float64 already.
     """
 
     def __init__(self, program: Any, retrace: Callable[[], Any] | None) -> None:
@@ -185,7 +186,7 @@ class WideCalls:
             return {}
         try:
             program = self._retrace()
-        except Exception:  # whatever the user's function raises that does not take float64
+        except Exception:  # whatever the user's function raises if it does not take float64
             return {}
         own, others = list(_kept_calls(self._program)), list(_kept_calls(program))
         if list(map(_form, own)) != list(map(_form, others)):
@@ -203,7 +204,7 @@ def _kept_calls(program: Any) -> Iterator[core.JaxprEqn]:
 
 
 def _form(source: core.JaxprEqn) -> Any:
-    """What a call and its twin have in common: all but types."""
+    """What a call and its float64 version have in common: everything except types."""
     read, variables = read_by(source), [*source.invars, *source.outvars]
     operands = [None if isinstance(v, core.Literal) else read.index(v) for v in source.invars]
     return source.primitive.name, operands, [getattr(v.aval, "shape", None) for v in variables]

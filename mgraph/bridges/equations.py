@@ -1,4 +1,4 @@
-"""The equations of a JAX function, one by one, as nodes: what the rules of primitives work with."""
+"""Translates a JAX function into nodes, equation by equation, with a rule for each primitive."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ROOM = str(Path(__file__).parent.parent / "_")[:-1]
 
 @dataclass(frozen=True)
 class Spread:
-    """A node that stands for its broadcast to ``shape``, of as many axes: elementwise operators broadcast by
-    themselves, so most broadcasts of a JAX function need no node."""
+    """A node that stands for its broadcast to ``shape``, which has as many axes. Elementwise operators
+    broadcast by themselves, so most broadcasts of a JAX function need no node."""
 
     node: Node
     shape: Shape
@@ -83,7 +83,7 @@ class Equation:
         return value.node if isinstance(value, Spread) else value
 
     def node(self, i: int) -> Node:
-        """Operand ``i`` as a node of its own shape."""
+        """Operand ``i`` as a node of its full shape."""
         value = self.values[i]
         return self.walk.constant(value) if isinstance(value, np.ndarray) else whole(value)
 
@@ -114,8 +114,8 @@ class Equation:
         return real and any(has_float(child.spec) for child in children)
 
     def where(self) -> str:
-        """The line of the user's function that this equation comes from, or that calls the function of JAX
-        that it is in."""
+        """The line of the user's function that this equation comes from, directly or through a function of
+        JAX that the line calls."""
         for source in (self.source, *reversed(self.walk.around)):
             frames = getattr(getattr(source, "source_info", None), "traceback", None)
             for frame in getattr(frames, "frames", ()):
@@ -146,7 +146,7 @@ class Walk:
         self._constants: dict[tuple[Any, ...], Node] = {}
 
     def constant(self, value: np.ndarray) -> Node:
-        """A constant of the graph; equal numbers of one function are one node."""
+        """A constant of the graph; equal arrays in one function share a node."""
         key = (str(value.dtype), value.shape, value.tobytes())
         if key not in self._constants:
             made = self.graph.constant(value.shape, inits.from_tensor(value), as_type(value.dtype))

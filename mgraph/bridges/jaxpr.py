@@ -23,16 +23,16 @@ from .primitives import RULES
 def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) -> Any:
     """``function(*nodes)`` as nodes: a plain JAX function as a part of ``graph``.
 
-    ``nodes`` are nodes, or dictionaries, tuples and lists of nodes, as the function takes arrays; the result
-    has the structure that the function returns. The function is traced on shapes and types alone. Each of its
-    primitives becomes the operator of the same value and gradient, or a node of the primitive itself with
-    JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are inlined, ``lax.scan`` becomes ``scan``,
-    ``lax.cond`` and ``lax.while_loop`` stay one node; so does a function with a rule of its own
-    (``jax.custom_jvp``, ``jax.custom_vjp``), which keeps it. Arrays that the function closes over become
-    constants. The same function on nodes of the same shapes compiles once.
+    ``nodes`` are nodes, or dictionaries, tuples and lists of nodes, where the function takes arrays; the
+    result has the structure that the function returns. The function is traced on shapes and types alone. Each
+    of its primitives becomes the operator with the same value and gradient, or a node of the primitive itself
+    with JAX's gradient. ``jax.jit`` and ``jax.checkpoint`` are inlined, ``lax.scan`` becomes ``scan``,
+    ``lax.cond`` and ``lax.while_loop`` stay one node each. So does a function with its own gradient rule
+    (``jax.custom_jvp``, ``jax.custom_vjp``), which keeps that rule. Arrays that the function closes over
+    become constants. The same function on nodes of the same shapes compiles once.
 
-    Gradients are checked in float64, so a function with a part that stays one node is traced with float64,
-    too. If it does not take float64, such a check raises ``BridgeError``.
+    Gradients are checked in float64, so a function with a part that stays one node is also traced with
+    float64. If the function does not take float64, a gradient check raises ``BridgeError``.
 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
     collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node.
@@ -43,7 +43,7 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
 def translated(
     graph: ExpressionGraph, function: Callable[..., Any], nodes: tuple[Any, ...], rules: Mapping[str, Rule]
 ) -> Any:
-    """``from_jax`` with other rules."""
+    """``from_jax`` with the given rules."""
     if not isinstance(graph, ExpressionGraph) or not callable(function):
         raise BridgeError(
             f"expected from_jax(graph, function, *nodes), got {described(graph)} and {described(function)}"
@@ -74,13 +74,13 @@ def translated(
 
 
 def _widened(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """The same in float64 if it is one of floats."""
+    """``struct``, in float64 if it has floats."""
     return jax.ShapeDtypeStruct(struct.shape, np.float64) if is_real(struct) else struct
 
 
 def _hide_dead_ends(tape: Tape[Node], first: int, results: list[Node]) -> None:
-    """Nodes of the function that only a ``stop_gradient`` or a comparison uses are not tops of the graph:
-    they are internal to the function."""
+    """Keep nodes that only a ``stop_gradient`` or a comparison uses from becoming tops of the graph: they are
+    internal to the function."""
     made = tape.nodes[first:]
     used = {child.id for node in made for child in node.children}
     flowing = {child.id for node in made if node.trainable for child in node.children}

@@ -1,4 +1,4 @@
-"""Nodes of JAX's own primitives, for what Marian has no operator with the same value and gradient."""
+"""Nodes of JAX's primitives, where Marian has no operator with the same value and gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELEMENTWISE = frozenset(
     shift_right_logical sign sin sinh sqrt square tan tanh xor zeta
     """.split()
 )
-"""Primitives whose nodes broadcast their children as all elementwise operators do."""
+"""Primitives whose nodes broadcast their children, like all elementwise operators."""
 
 OTHERS = frozenset(
     """
@@ -36,7 +36,7 @@ OTHERS = frozenset(
     select_and_scatter_add sort top_k
     """.split()
 )
-"""Primitives with nodes of their own, whose children have the shapes that JAX requires."""
+"""Primitives whose nodes have children of the shapes that JAX requires."""
 
 _SCATTERS = {
     "scatter": lax.scatter,
@@ -48,7 +48,7 @@ _SCATTERS = {
 
 
 IMPLIED = ("update_jaxpr", "update_consts")
-"""Parameters of primitives that the others and the children imply."""
+"""Parameters of primitives that the other parameters and the children imply."""
 
 
 class PrimitiveNodeOp(NaryNodeOp):
@@ -75,13 +75,13 @@ class PrimitiveNodeOp(NaryNodeOp):
 
 
 def applied(primitive: core.Primitive, values: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """What a primitive gives for arrays, of whatever element types; ``params`` without ``IMPLIED``."""
+    """The result of a primitive for arrays of any element types; ``params`` lack those in ``IMPLIED``."""
     scatter = _SCATTERS.get(primitive.name)
     return scatter(*values, **params) if scatter else primitive.bind(*values, **params)
 
 
 class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
-    """Base of the nodes of primitives with a gradient, which is JAX's own under any rule set."""
+    """Base of the nodes of primitives with a gradient, which is JAX's under any rule set."""
 
     composite = True
 

@@ -1,9 +1,9 @@
-"""Rules that turn JAX's primitives into nodes: operators of the same value and gradient, else nodes of the
+"""Rules that turn JAX's primitives into nodes: operators with the same value and gradient, else nodes of the
 primitive itself.
 
-Not the same, and so not used: ``max``, ``min`` and their reductions (JAX divides a gradient among ties), the
-comparisons (1 and 0 in mgraph, booleans in JAX), ``abs`` (its slope at 0 is 0, JAX's 1), ``x / 2`` as
-``x * 0.5``.
+Some operators differ from the primitive, so no rule uses them: ``max``, ``min`` and their reductions (JAX
+divides a gradient among ties), the comparisons (1 and 0 in mgraph, booleans in JAX), ``abs`` (its slope at 0
+is 0, JAX's 1), ``x / 2`` as ``x * 0.5``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _same(equation: Equation) -> Result:
 
 
 def _broadcast(equation: Equation) -> Result:
-    """A reshape to axes of size 1 where nothing moves; elementwise operators broadcast the rest."""
+    """A reshape that gives new axes the size 1; elementwise operators do the rest of the broadcast."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     x = equation.loose(0)
     if len(x.shape) < len(places):
@@ -183,7 +183,7 @@ def _logcumsumexp(equation: Equation) -> Result:
 
 
 def _dot_general(equation: Equation) -> Result:
-    """A product of matrices, of batches of them, or, after moving axes, of anything."""
+    """A product of matrices or of batches of matrices; axes of other operands are moved and merged first."""
     a, b = equation.node(0), equation.node(1)
     plain = equation.params.get("precision") is None and a.value_type is b.value_type
     if not (plain and a.value_type.is_float and equation.out.dtype == a.value_type.dtype):
@@ -200,7 +200,7 @@ def _dot_general(equation: Equation) -> Result:
 
 
 def _matrices(x: Node, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Node:
-    """``x`` as a batch of matrices, one for each index of the ``batch`` axes; without these, as one
+    """``x`` as a batch of matrices, one for each index of the ``batch`` axes; without ``batch`` axes, as one
     matrix."""
 
     def size(axes: Sequence[int]) -> int:
@@ -232,7 +232,7 @@ UNARY: dict[str, Callable[[Any], Node]] = {
 
 
 def _inlined(name: str) -> Rule:
-    """The call of a function without a rule of its own is inlined."""
+    """Inlines the call of a function that has no rule of its own."""
 
     def rule(equation: Equation) -> Result:
         inner = equation.params[name]
@@ -255,7 +255,7 @@ _KNOWN: dict[str, Callable[[Equation], Node]] = {
     "relu": lambda equation: relu(equation.loose(0)),
     "logaddexp": lambda equation: logaddexp(equation.loose(0), equation.loose(1)),
 }
-"""Operators for functions of JAX's own that have a rule of their own."""
+"""Operators for functions of JAX that have a rule of their own."""
 
 
 def _scan(equation: Equation) -> Result:
@@ -279,7 +279,7 @@ def _scan(equation: Equation) -> Result:
 
 
 WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), _inlined("call_jaxpr"))
-"""For values alone, functions with a rule of their own are inlined."""
+"""Rules for values alone, without gradients: functions with a rule of their own are inlined."""
 
 
 RULES: dict[str, Rule] = {

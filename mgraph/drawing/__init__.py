@@ -21,15 +21,15 @@ from .svg import svg
 _FORMATS = frozenset(
     ".svg .svgz .html .htm .dot .gv .png .jpg .jpeg .gif .bmp .webp .tif .tiff .pdf .ps .eps".split()
 )
-"""Endings by which other programs know a picture or a page: a file that is no such thing misleads them."""
+"""Endings that tell other programs that a file is a picture or a page; on other files they would mislead."""
 
 
 def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int | None = None) -> str:
     """The graph as SVG, in Marian's shapes and colours; also written to ``path`` if one is given.
 
-    Nodes say type, name, (id/trainable) and shape; checkpoints have thick lines. Values flow from top to
-    bottom. Groups of nodes, by the prefixes of the names of parameters, and bodies of loops are boxes; those
-    inside ``depth`` others are folded: 0 folds all, ``None`` none. Needs no other program.
+    Nodes show type, name, (id/trainable) and shape; checkpoints have thick lines. Values flow from top to
+    bottom. Boxes hold groups of nodes, formed by the prefixes of parameter names, and bodies of loops. Boxes
+    inside ``depth`` other boxes are folded: 0 folds all, ``None`` folds none. Needs no other program.
     """
     scene = make_scene(_tape("draw", graph))
     depth = None if depth is None else whole("draw", "depth", depth)
@@ -48,12 +48,12 @@ def html(
 ) -> str:
     """The graph as one HTML page that needs no network; also written to ``path`` if one is given.
 
-    The page zooms, searches, and folds groups and loops; a click on a node shows type, fields, shape, element
-    type, the line that made it and, if ``forward()`` has run, statistics of its value, after
-    ``backward()`` of its gradient, too. What no program returned is computed for this, node by node, unless
-    ``statistics`` is off. ``clusters`` maps ids of nodes to names, say of the kernels that they are compiled
-    into, which the page can show in colours. With a ``profile``, of ``graph.profile()``, it shows its
-    kernels, and shades nodes by their time.
+    The page zooms, searches, and folds groups and loops. A click on a node shows type, fields, shape, element
+    type, the line that made it and, after ``forward()``, statistics of its value; after ``backward()``, of
+    its gradient, too. Values that no program returned are computed for this, node by node, unless
+    ``statistics`` is off. ``clusters`` maps ids of nodes to names, such as the kernels that the nodes are
+    compiled into, which the page can show in colours. With a ``profile`` from ``graph.profile()``, the page
+    shows its kernels and shades nodes by their time.
     """
     scene = make_scene(_tape("html", graph))
     statistics, title = flag("html", "statistics", statistics), text("the title of a page", title)
@@ -82,8 +82,9 @@ def _times(profile: Profile) -> dict[str, Any]:
 def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
     """The graph in the dot language; also written to ``path`` if one is given.
 
-    Nodes come in the order of recording, with edges to each from its children: values flow from top to
-    bottom, in the colours of ``draw``. Labels are ``type``, the name if there is one, ``(id/trainable)``.
+    Nodes come in the order of recording, in the colours of ``draw``. Edges lead from children to the nodes
+    that use them: values flow from top to bottom. Labels are ``type``, the name if there is one,
+    ``(id/trainable)``.
     Constants are white diamonds, parameters red hexagons, unary operations yellow boxes, views grey;
     checkpoints have thick lines. Source: Marian, ``Node::graphviz``, whose edges lead the other way.
     """
@@ -99,12 +100,12 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
 
 
 def repr_html(graph: Graph) -> str:
-    """What a notebook shows of a graph: its page in a frame, without statistics, so that nothing runs."""
+    """What a notebook shows for a graph: its page in a frame, without statistics, so that nothing runs."""
     return frame(html(graph, statistics=False))
 
 
 def _tape(what: str, graph: Any) -> Tape[Any]:
-    """What a graph has recorded; ``ArgumentError`` if it is none."""
+    """The tape of a graph; ``ArgumentError`` for anything but a graph."""
     tape = getattr(graph, "tape", None)
     if not isinstance(tape, Tape):
         raise ArgumentError(f"{what}: expected a graph, got {described(graph)}{here()}")

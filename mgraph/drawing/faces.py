@@ -34,7 +34,7 @@ TINTS = ["#3d7fd9", "#2a9d8f", "#9b5de5", "#d1495b", "#6a994e", "#bc6c25", "#009
 """Colours of boxes; boxes of the same kind share one."""
 
 SHAPE_SIZE = 11
-"""The size of the letters of a node's last line; other lines have 12."""
+"""The font size of a node's last line; other lines have 12."""
 
 _WIDTHS = {
     3: "ijl'|",
@@ -69,7 +69,7 @@ def pale(color: str) -> str:
 
 
 def shape_text(spec: Specs) -> str:
-    """Sizes of the axes: ``8×24×256``; of each output where there are several."""
+    """The sizes of the axes, ``8×24×256``, for each output if there are several."""
     if isinstance(spec, tuple):
         return ", ".join(shape_text(part) for part in spec)
     return "×".join(map(str, spec.shape)) or "scalar"  # noqa: RUF001
@@ -83,7 +83,7 @@ def printable(text: str) -> str:
 
 
 def lines_of(scene: Scene, node: Drawn) -> list[str]:
-    """Marian's label, type, name and (id/trainable), and below it the shape, and the type unless float32."""
+    """Marian's label (type, name, id/trainable), then the shape, with the element type unless float32."""
     name = scene.name_in_box(node)
     label = [node.type, f'"{name}" ({node.number})'] if name else [f"{node.type} ({node.number})"]
     return [*map(short, label), short(" ".join([shape_text(node.spec), *_other_types(node.spec)]))]
@@ -136,7 +136,7 @@ def folded_size(title: str, summary: str) -> tuple[float, float]:
 
 
 def short(text: str, most: int = 48) -> str:
-    """A text without its middle if it is longer than ``most`` characters."""
+    """A text, without its middle if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"
 
 
@@ -157,9 +157,9 @@ def details(node: Drawn) -> dict[str, str]:
 
 
 def statistics(nodes: Sequence[Node]) -> dict[str, list[dict[str, Any]]]:
-    """Statistics of the values of nodes that ``forward()`` has covered, by key, one for each output.
+    """Statistics of the values of nodes that ``forward()`` has covered, by key, with one entry per output.
 
-    A value that no program returned is computed now. Gradients come after values, once there are any.
+    A value that no program returned is computed now. Statistics of gradients, if any, follow those of values.
     """
     found = {}
     for node in nodes:
@@ -172,15 +172,15 @@ def statistics(nodes: Sequence[Node]) -> dict[str, list[dict[str, Any]]]:
 def _values(node: Node) -> list[dict[str, Any]]:
     try:
         value: Any = node.val()
-    except GraphError:  # the input of a function, which has no value of its own
+    except GraphError:  # the input of a function, which has no value
         return []
     found = [summary(part) for part in _outputs(value)]
     if node.trainable and node.graph.has_gradients:
-        with suppress(GraphError):  # of nodes recorded, or absorbed by a rewrite, after backward()
+        with suppress(GraphError):  # for nodes recorded, or absorbed by a rewrite, after backward()
             found += [
                 {**summary(gradient), "gradient": True, "output": i}
                 for i, gradient in enumerate(_outputs(node.grad()))
-                if gradient is not None  # of an index
+                if gradient is not None  # an index has no gradient
             ]
     return found
 
@@ -191,9 +191,9 @@ def _outputs(value: Any) -> tuple[Any, ...]:
 
 
 def summary(value: Any) -> dict[str, Any]:
-    """Minimum, maximum, mean and l2 norm of the elements that are numbers, and how many are not.
+    """Minimum, maximum, mean and l2 norm of the elements that are not NaN, and the number of NaNs.
 
-    The elements of a small value too, as a text.
+    A small value's elements are included, as text.
     """
     wide = np.asarray(value).astype(np.float64).reshape(-1)
     numbers = wide[~np.isnan(wide)]

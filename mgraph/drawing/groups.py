@@ -1,7 +1,7 @@
 """Groups of nodes by the names of parameters: encoder, its layer l1, that layer's self-attention.
 
-Parameters say where they belong by the prefixes of their names. An operation on a parameter belongs where
-the parameter does; every other node is put between its neighbours by the rules of ``group_paths``.
+The prefixes of a parameter's name say which groups it belongs to. An operation on a parameter belongs to the
+parameter's group; the rules of ``group_paths`` place every other node between its neighbours.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from .nodes import Drawn
 
 Path = tuple[str, ...]
-"""A group as the prefixes that lead to it: ``("encoder", "encoder_l1", "encoder_l1_self")``."""
+"""A group, as the prefixes that lead to it: ``("encoder", "encoder_l1", "encoder_l1_self")``."""
 
 SEPARATOR = re.compile(r"::|[_/.]")
 _FEWEST_OPERATIONS = 2
 
 
 def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
-    """The group of every node that is not in a loop's body; ``()`` is outside of all.
+    """The group of every node that is not in a loop's body; ``()`` is outside all groups.
 
-    Nodes come in an order in which children precede. An operation that no parameter places belongs to the
-    innermost group that holds all its operands, or that holds something before it and something after it, or
-    whose result it adds to what the group reads; and
-    in any case to a group if it lies on a path through it. What depends on no placed parameter belongs to
-    whoever uses it, and so do leaves. What no placed node uses, such as a loss, is outside, unless it is
-    computed from one value of the same shape, as an activation is. Groups of a single operation are not kept.
+    In ``nodes``, children come before the nodes that use them. An operation that no parameter places belongs
+    to the innermost group that holds all its operands, or holds something before it and something after it,
+    or whose result the operation adds to what the group reads. If it lies on a path between two nodes of a
+    group, it belongs to that group in any case. Operations that depend on no placed parameter, and leaves,
+    belong to the group that their users share. An operation that no placed node uses, such as a loss, is
+    outside, unless it is computed from one value of the same shape, like an activation. Groups of a single
+    operation are dropped.
     """
     outer = {key: node for key, node in nodes.items() if not node.loop}
     operations = [key for key, node in outer.items() if not node.is_leaf]
@@ -50,7 +51,7 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
 
 
 def common(paths: Sequence[Path]) -> Path:
-    """The innermost group that holds all of these."""
+    """The innermost group that holds all these groups."""
     shared = paths[0]
     for path in paths[1:]:
         while path[: len(shared)] != shared:
@@ -59,14 +60,15 @@ def common(paths: Sequence[Path]) -> Path:
 
 
 def _names_a_place(node: Drawn) -> bool:
-    """Constants and inputs are named for what they are, not for where they are used."""
+    """Whether a node's name says where it belongs. Names of constants and inputs say what they are, not where
+    they are used."""
     return bool(node.name) and (node.type == "param" or not node.is_leaf)
 
 
 def _prefix_paths(names: Iterable[str]) -> dict[str, Path]:
-    """The path of each name through those prefixes that several names share.
+    """The path of each name through the prefixes that it shares with other names.
 
-    Of prefixes that hold the same names only the longest is kept.
+    Of several prefixes that the same names share, only the longest is kept.
     """
     prefixes = {name: [name[: m.start()] for m in SEPARATOR.finditer(name)] for name in names}
     count = Counter(prefix for found in prefixes.values() for prefix in found)
@@ -81,8 +83,8 @@ def _prefix_paths(names: Iterable[str]) -> dict[str, Path]:
 def _placed(nodes: Mapping[str, Drawn], by_name: Mapping[str, Path]) -> dict[str, Path]:
     """The groups of operations that have a name or a parameter with a prefix.
 
-    What is computed from parameters alone, such as a transposed one, counts as a parameter. The outputs of a
-    node that has several stay with it.
+    An operation on parameters alone, such as a transposition, is treated as a parameter. The outputs of a
+    node that has several are in the node's group.
     """
     paths: dict[str, Path] = {}
     parameters: dict[str, Path] = {}
@@ -108,7 +110,7 @@ def _place_between(
     uses: Mapping[str, Sequence[str]],
     paths: dict[str, Path],
 ) -> None:
-    """Place the other operations by the nearest placed ones before and after them."""
+    """Place the other operations by the nearest placed operations before and after them."""
     none: frozenset[Path] = frozenset()
     before: dict[str, frozenset[Path]] = {}
     after: dict[str, frozenset[Path]] = {}
@@ -136,7 +138,8 @@ def _place_between(
             operands = [paths[c] for c in children if c in paths]
             paths[key] = max([*met, common(operands), around], key=len)
         else:
-            # What uses a parameter outside of all groups, an embedding, belongs to more than its first user.
+            # A use of a parameter outside all groups, such as an embedding, belongs to more than its first
+            # user.
             paths[key] = common(sorted(after[key]))[: 1 if key in rooted else None]
 
 
@@ -161,7 +164,7 @@ def _pull_in(
     paths: dict[str, Path],
     fixed: Collection[str],
 ) -> None:
-    """Move into a group what lies between two of its nodes, except what is ``fixed``."""
+    """Move operations that lie between two nodes of a group into the group, unless they are ``fixed``."""
     place = {key: i for i, key in enumerate(operations)}
     members: dict[Path, list[int]] = {}
     for key, i in place.items():
@@ -184,7 +187,7 @@ def _pull_in(
 
 
 def _without_trifles(paths: Mapping[str, Path], visits: Mapping[Path, int]) -> dict[str, Path]:
-    """Paths without groups that have too few operations per visit or hold nothing but one group."""
+    """Paths without groups that have too few operations per visit or hold only one inner group."""
     size = Counter(path[: n + 1] for path in paths.values() for n in range(len(path)))
     kept = {group for group, count in size.items() if count >= _FEWEST_OPERATIONS * visits.get(group, 1)}
     inner = {group: [g for g in kept if g[:-1] == group] for group in kept}
@@ -198,7 +201,7 @@ def _without_trifles(paths: Mapping[str, Path], visits: Mapping[Path, int]) -> d
 def _most_uses(
     nodes: Mapping[str, Drawn], uses: Mapping[str, Sequence[str]], paths: Mapping[str, Path]
 ) -> dict[Path, int]:
-    """How often the graph visits a group: the most uses of one of its parameters there."""
+    """How often the graph visits each group: the most uses that any parameter has in the group."""
     most: dict[Path, int] = {}
     for key, node in nodes.items():
         if node.type == "param":

@@ -1,4 +1,4 @@
-"""Rows and their order: the part of a layered drawing that does not depend on the sizes of what is drawn.
+"""Rows and their order: the part of a layered drawing that does not depend on the sizes of items.
 
 Sources: Sugiyama, Tagawa and Toda 1981 (layers, then orders by barycentres); Barth, Juenger and Mutzel 2002
 (counting crossings).
@@ -15,7 +15,7 @@ _SWEEPS = 12
 
 @dataclass
 class Net:
-    """A value's wires, from the item that has it to all items that use it, once for every use."""
+    """A value's wires, from the item that has the value to each item that uses it, one for every use."""
 
     source: int
     targets: list[int]
@@ -26,8 +26,8 @@ class LayeredRows:
     """Items in rows from top to bottom, each row from left to right.
 
     An entry ``i >= 0`` is item ``i``; an entry ``-1 - n`` is a bend, where net ``n`` passes through the row
-    on its way to rows below. Uses that do not lead downwards are in ``upward``, as pairs of net and target;
-    there are such only where the items are in a cycle.
+    on its way to rows below. Uses that do not lead downwards, as pairs of net and target, are in ``upward``;
+    only a cycle of items has such uses.
     """
 
     rows: list[list[int]]
@@ -47,7 +47,7 @@ def arrange(
     ``first`` and ``last`` have the outer rows to themselves; with ``keep_first`` the first keep their order.
     ``entrances`` gives, for some items, the preferred order of their nets from left to right.
 
-    Every item is below those that it uses; one that uses nothing is right above its first user.
+    Every item is below the items that it uses; an item that uses nothing is right above its first user.
     """
     upward = _upward(count, nets)
     down = [[t for t in net.targets if (n, t) not in upward] for n, net in enumerate(nets)]
@@ -153,11 +153,11 @@ def _first_order(
 
 
 Segments = list[list[tuple[int, int]]]
-"""For each row the pieces of wire from its entries to entries of the next row."""
+"""For each row, the pieces of wire from its entries to entries of the next row."""
 
 
 def by_row(items: Iterable[int], rank: Mapping[int, int] | Sequence[int]) -> dict[int, list[int]]:
-    """Items in their order, by the row that ``rank`` gives each."""
+    """The items of each row, in the given order; ``rank`` is the row of each item."""
     found: dict[int, list[int]] = {}
     for item in items:
         found.setdefault(rank[item], []).append(item)
@@ -184,7 +184,7 @@ def _add_bends(
 
 
 def _reduce_crossings(rows: list[list[int]], segments: Segments, keep_first: bool) -> None:
-    """Sort each row by the mean places of its neighbours above, then below, and keep the best seen."""
+    """Sort each row by the mean places of its neighbours above, then below, and keep the best order found."""
     best, fewest = [row[:] for row in rows], _crossings(rows, segments)
     for sweep in range(_SWEEPS):
         if not fewest:

@@ -19,7 +19,7 @@ class Layout:
 
 
 def layouts(scene: Scene, folded: Collection[str] = ()) -> dict[str, Layout]:
-    """The layout of every box, where those with the keys ``folded`` are folded."""
+    """The layout of every box; boxes whose keys are in ``folded`` are folded."""
     found: dict[str, Layout] = {}
     for box in reversed(scene.boxes.values()):
         found[box.key] = _layout(scene, box, {key: found[key] for key in found if key not in folded})
@@ -27,7 +27,7 @@ def layouts(scene: Scene, folded: Collection[str] = ()) -> dict[str, Layout]:
 
 
 def layouts_by_depth(scene: Scene) -> dict[str, list[Layout]]:
-    """For every box its layouts with 0, 1, ... levels of the boxes inside it open, until all are."""
+    """The layouts of every box with 0, 1, ... levels of its inner boxes open, until all are open."""
     found: dict[str, list[Layout]] = {}
     for box in reversed(scene.boxes.values()):
         inner = {item.key: found[item.key] for item in box.items if item.kind == BOX}

@@ -1,4 +1,4 @@
-"""What a picture shows of a tape: nodes, the steps of loops among them, and the wires between them."""
+"""What a picture shows of a tape: nodes, including those in loop bodies, and the wires between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Drawn:
     """A node of a picture. In the body of a loop, which keeps no nodes, it stands for a row."""
 
     key: str
-    """Its number on the tape; in the body of loop 17 that and the row: ``17.3``."""
+    """Its number on the tape; in the body of loop 17, the loop's number and the row: ``17.3``."""
     type: str
     color: str
     form: str
@@ -31,7 +31,7 @@ class Drawn:
     is_checkpoint: bool = False
     fields: dict[str, Any] = field(default_factory=dict)
     children: list[str] = field(default_factory=list)
-    """Keys of what it is computed from, in order."""
+    """Keys of the nodes that it is computed from, in order."""
     where: Place | None = None
     loop: str = ""
     """The key of the loop in whose body it is."""
@@ -49,7 +49,7 @@ class Drawn:
 
 
 Wire = tuple[str, str]
-"""From a node to one that uses it, by keys."""
+"""The keys of a node and of a node that uses it."""
 
 
 def drawn_nodes(tape: Tape[Node]) -> tuple[dict[str, Drawn], list[Wire]]:
@@ -101,7 +101,7 @@ def _fields(operator: Any) -> dict[str, Any]:
 
 
 def _sources(drawn: Drawn, results: dict[str, list[str]]) -> Iterator[str]:
-    """The nodes whose values a node uses; for the output of a loop those in its body."""
+    """The nodes whose values a node uses; in place of a loop, the nodes of its body that give its outputs."""
     for child in drawn.children:
         if child not in results:
             yield child

@@ -26,7 +26,7 @@ from .nodes import Drawn
 from .scene import Box, Scene
 
 FUSION = {"button": "Fusion", "about": "Colour the nodes that share a kernel", "fact": "kernel"}
-"""What clusters of nodes are: kernels that several nodes are compiled into."""
+"""The default description of clusters: kernels that several nodes are compiled into."""
 
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _PARTS = ("page.css", "view.js", "crowd.js", "colors.js", "page.js")
@@ -40,11 +40,11 @@ def page(
     coloring: Mapping[str, str] = FUSION,
     times: Mapping[str, Any] | None = None,
 ) -> str:
-    """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes.
+    """The text of the page; the keys of ``statistics`` and ``clusters`` are keys of nodes.
 
-    Statistics are lists of what ``faces.summary`` gives, or of ``{"title": ..., "rows": [[name, number],
-    ...]}``. ``coloring`` says what the clusters are, which one button shows in colours. ``times`` are
-    seconds: of ``nodes`` by key, of ``clusters`` by name, and ``about``, what is said of them.
+    Statistics are lists of results of ``faces.summary``, or of ``{"title": ..., "rows": [[name, number],
+    ...]}``. ``coloring`` describes the clusters and the button that shows them in colours. ``times`` are
+    seconds, of ``nodes`` by key and of ``clusters`` by name, and ``about``, a text about them.
     """
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
@@ -76,13 +76,14 @@ def frame(text: str, height: int = 640) -> str:
 
 
 def as_script(data: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends the element or opens a comment."""
+    """JSON that is safe in a script element: nothing in it ends the element or opens a comment."""
     text = json.dumps(_plain(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _plain(data: Any) -> Any:
-    """JSON has no infinities, which become texts, and browsers reject some characters."""
+    """``data`` with infinities and NaNs, which JSON lacks, as text, and without characters that browsers
+    reject."""
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, float) and not math.isfinite(data):

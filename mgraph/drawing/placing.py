@@ -1,4 +1,4 @@
-"""Placing: coordinates and wires for the rows of a box whose items have sizes."""
+"""Placing: coordinates and wires for the rows of a box, given the sizes of its items."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MARGIN, _HEADER = 18.0, 26.0
 
 @dataclass
 class Outline:
-    """An item as the box around it sees it; a port has no size.
+    """An item as seen by the box around it; a port has no size.
 
     ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, relative to
-    its middle. A folded box spreads its wires evenly; at a node all meet in the middle.
+    its middle. A folded box spreads its wires evenly; at a node all wires meet in the middle.
     """
 
     width: float = 0.0
@@ -34,12 +34,12 @@ class Outline:
 
     @property
     def is_passed(self) -> bool:
-        """Whether it is an open box that values come into and go out of."""
+        """Whether it is an open box that values both enter and leave."""
         return bool(self.ins and self.outs)
 
     @property
     def has_tips(self) -> bool:
-        """Whether wires end here, in arrows, and do not go on inside."""
+        """Whether wires end here, in arrows, instead of continuing inside."""
         return not (self.is_open or self.is_port)
 
 
@@ -68,7 +68,7 @@ class WirePiece:
 
 @dataclass
 class Placed:
-    """The contents of a box; coordinates from its top left corner."""
+    """The contents of a box; coordinates start at its top left corner."""
 
     width: float
     height: float
@@ -98,9 +98,9 @@ class _Cell:
 
 @dataclass
 class _Link:
-    """A piece of a net between an entry of a row and one of the next, with where it touches them.
+    """A piece of a net between an entry of a row and an entry of the next row, with where it touches them.
 
-    ``shift`` is how far to the right of the upper entry's middle the lower one's would like to be.
+    ``shift`` is how far to the right of the upper entry's middle the lower entry's middle would like to be.
     """
 
     upper: _Cell
@@ -118,7 +118,7 @@ class _Link:
 def place(
     layout: LayeredRows, nets: Sequence[Net], names: Sequence[str], outlines: Sequence[Outline], title: float
 ) -> Placed:
-    """Coordinates for a box whose items have these outlines; ``names`` are the keys of what the nets lead.
+    """Coordinates for a box whose items have these outlines; ``names`` are the keys of the nets' values.
 
     ``title`` is the width of its heading, 0 for a picture without one.
     """
@@ -161,7 +161,7 @@ def _links(
 ) -> list[_Link]:
     """The pieces of one net, row by row: a trunk of bends with a branch to each target.
 
-    The wires of leaves are light: they make room for what is computed. Trunks are heavy, to stay straight.
+    The wires of leaves are light, to give way to those of operations. Trunks are heavy, to stay straight.
     """
     links = []
     first, lowest = rank[source], max((rank[t] for t in targets), default=0)
@@ -189,14 +189,15 @@ def _links(
 
 
 def _shift(upper: Outline, lower: Outline, leaves: float, enters: float) -> float:
-    """A stack of open boxes is aligned by their middles; aligned by its wires it would lean."""
+    """The ``shift`` of a link. A stack of open boxes is aligned by their middles; aligned by its wires it
+    would lean."""
     if upper.is_port or lower.is_port:
         return leaves - enters
     return (0.0 if upper.is_passed else leaves) - (0.0 if lower.is_passed else enters)
 
 
 def _set_columns(rows: list[list[_Cell]]) -> None:
-    """Move cells towards their neighbours above and below, in their order and with room between them."""
+    """Move cells towards their neighbours above and below, keeping their order and room between them."""
     for row in rows:
         x = -sum(cell.width + _GAP for cell in row) / 2
         for cell in row:
@@ -216,7 +217,7 @@ def _set_columns(rows: list[list[_Cell]]) -> None:
 
 
 def _align(row: list[_Cell]) -> None:
-    """Put cells right below those that they continue, so that their wires are straight."""
+    """Put cells right below the cells that they continue, so that their wires are straight."""
     wishes = []
     for cell in row:
         link = _heaviest(cell.above)
@@ -228,7 +229,7 @@ def _align(row: list[_Cell]) -> None:
 
 
 def _near_use(cell: _Cell) -> tuple[float, float]:
-    """A leaf goes to where it is used; all else stays."""
+    """The wish of a cell: a leaf goes to where it is used; any other cell stays."""
     if not cell.is_leaf or not cell.below:
         return cell.x, 100.0
     return sum(link.lower.x - link.shift for link in cell.below) / len(cell.below), 0.1
@@ -258,9 +259,9 @@ def _settle(row: list[_Cell], up: bool, down: bool) -> None:
 
 
 def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
-    """Move the cells as close as possible to their wishes, in order and with room between them.
+    """Move the cells as close as possible to their wishes, keeping their order and room between them.
 
-    It minimizes the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
+    Wishes are pairs of a place and a weight. The weighted sum of squared distances from them is minimized by
     pooling cells that push each other: pool adjacent violators, Ayer et al. 1955.
     """
     blocks: list[tuple[float, float, int]] = []  # where the first cell goes, weight, number of cells
@@ -281,7 +282,7 @@ def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
 def _spread(links: list[_Link], width: float, up: bool) -> None:
     """Give the wires of a folded box places along its top (or bottom), in the order of their other ends.
 
-    The heaviest one, if there is one, is in the middle.
+    A wire that is heavier than all others is in the middle.
     """
     ends: dict[int, list[float]] = {}
     for link in links:
@@ -313,7 +314,7 @@ def _center(rows: list[list[_Cell]], title: float) -> float:
 def _set_rows(
     layout: LayeredRows, outlines: Sequence[Outline], links: Sequence[_Link], title: float
 ) -> tuple[list[tuple[float, float]], float]:
-    """Top and bottom of every row, and the height of all."""
+    """Top and bottom of every row, and the total height."""
     widest = [0.0] * len(layout.rows)
     for link in links:
         across = abs(link.upper.x + link.leaves - link.lower.x - link.enters)

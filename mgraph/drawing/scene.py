@@ -1,4 +1,4 @@
-"""The scene: a graph as boxes within boxes, each arranged in rows; what all pictures are made from."""
+"""The scene that all pictures are made from: a graph as boxes within boxes, each arranged in rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NODE, BOX, IN, OUT = "node", "box", "in", "out"
 
 @dataclass(frozen=True)
 class Item:
-    """What stands in a row of a box: a node, an inner box, or the place where a value comes in or goes out.
+    """An entry in a row of a box: a node, an inner box, or a port, where a value enters or leaves the box.
 
-    ``key`` is that of the node, the box, or the node whose value enters or leaves.
+    ``key`` is the key of the node, of the inner box, or of the node whose value enters or leaves.
     """
 
     kind: str
@@ -31,35 +31,35 @@ class Item:
 class Box:
     """A group of nodes, the body of a loop, or the whole picture, whose key is empty.
 
-    The key of a loop's box is the loop's own.
+    The key of a loop's box is the loop's key.
     """
 
     key: str
     title: str
     parent: str | None
     prefix: str = ""
-    """What the names of a group's parameters begin with."""
+    """The prefix of the names of a group's parameters."""
     items: list[Item] = field(default_factory=list)
     nets: dict[str, Net] = field(default_factory=dict)
-    """By the key of the node whose value they lead."""
+    """The nets by the key of the node whose value they carry."""
     rows: LayeredRows = field(default_factory=lambda: LayeredRows([], []))
     kind: int = 0
     """A number shared by boxes of the same structure; 0 for a unique box."""
 
     def ports(self, kind: str) -> list[str]:
-        """The values that come in (or go out), from left to right."""
+        """The keys of the values that enter (or leave), from left to right."""
         row = self.rows.rows[0 if kind == IN else -1]
         return [self.items[i].key for i in row if i >= 0 and self.items[i].kind == kind]
 
 
 @dataclass
 class Scene:
-    """Nodes and boxes by key; a box comes after the box that it is in."""
+    """Nodes and boxes by key; a box comes after the box around it."""
 
     nodes: dict[str, Drawn]
     boxes: dict[str, Box]
     home: dict[str, str]
-    """The box in which each node stands; for a loop the box around its own."""
+    """The box that each node is in; for a loop, the box around the loop's box."""
 
     def path(self, key: str) -> list[str]:
         """The keys of a box and of the boxes around it, from the outermost."""
@@ -81,7 +81,7 @@ class Scene:
 
 
 def make_scene(tape: Tape[Node]) -> Scene:
-    """The whole of a tape as boxes within boxes."""
+    """A whole tape as boxes within boxes."""
     nodes, wires = drawn_nodes(tape)
     scene = Scene(nodes, {"": Box("", "", None)}, {})
     _add_boxes(scene)
@@ -125,11 +125,11 @@ def _add_group(scene: Scene, parent: str, step: str) -> str:
 
 
 Index = dict[str, dict[Item, int]]
-"""For each box the places of its items in its list."""
+"""For each box, the place of each item in ``Box.items``."""
 
 
 def _add_items(scene: Scene) -> Index:
-    """Nodes and boxes where they first appear in the order of recording."""
+    """Add nodes and inner boxes to the boxes around them, in the order of their first recording."""
     index: Index = {key: {} for key in scene.boxes}
     for key, node in scene.nodes.items():
         if not node.is_loop:
@@ -140,7 +140,7 @@ def _add_items(scene: Scene) -> Index:
 
 
 def _item(scene: Scene, index: Index, box: str, item: Item) -> int:
-    """The item's place in a box, where it is put if it is not there yet."""
+    """The item's place in a box; the item is added if it is not there yet."""
     place = index[box].setdefault(item, len(index[box]))
     if place == len(scene.boxes[box].items):
         scene.boxes[box].items.append(item)
@@ -170,7 +170,7 @@ def _connect(scene: Scene, index: Index, key: str, value: str, source: Item, tar
 
 
 def _arrange(scene: Scene, box: Box, columns: dict[str, int]) -> None:
-    """Put the items in rows; values come in in the order of ``columns``, if it is given."""
+    """Put the items in rows; values enter in the order of ``columns``, unless it is empty."""
     first, last = ([i for i, item in enumerate(box.items) if item.kind == kind] for kind in (IN, OUT))
     first.sort(key=lambda i: columns.get(box.items[i].key, 0))
     number = {key: n for n, key in enumerate(box.nets)}
@@ -184,7 +184,7 @@ def _arrange(scene: Scene, box: Box, columns: dict[str, int]) -> None:
 
 
 def _columns_above(scene: Scene, box: Box) -> dict[str, int]:
-    """The order in which values come to a box: their places in the row above it."""
+    """The order in which values reach a box: their places in the row above it."""
     around = scene.boxes[box.parent or ""]
     index = around.items.index(Item(BOX, box.key))
     row = next(r for r, row in enumerate(around.rows.rows) if index in row)
@@ -195,7 +195,7 @@ def _columns_above(scene: Scene, box: Box) -> dict[str, int]:
 
 
 def _find_kinds(scene: Scene) -> None:
-    """Number the boxes that have the same items and rows, and inner boxes of the same kinds."""
+    """Give boxes a shared number if they have equal items and rows, and inner boxes of equal kinds."""
     makes: dict[str, Hashable] = {}
     for key, box in reversed(scene.boxes.items()):
         inner = (makes[i.key] if i.kind == BOX else _face(scene, i) for i in box.items)

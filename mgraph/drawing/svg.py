@@ -17,10 +17,10 @@ _EDGE = 12.0
 
 
 def svg(scene: Scene, folded: Collection[str] = ()) -> str:
-    """The scene as the text of an SVG picture; the boxes with the keys ``folded`` hide what is in them.
+    """The scene as the text of an SVG picture; boxes whose keys are in ``folded`` hide their contents.
 
-    Values flow from top to bottom. Nodes are groups of the class ``node`` with their key as ``data-key``,
-    wires paths with the keys of their ends as ``data-from`` and ``data-to``.
+    Values flow from top to bottom. Nodes are groups of the class ``node`` with their key as ``data-key``;
+    wires are paths with the keys of their ends as ``data-from`` and ``data-to``.
     """
     return _Picture(scene, folded).text()
 
@@ -48,7 +48,7 @@ class _Picture:
         )
 
     def _contents(self, box: Box) -> Iterator[str]:
-        """Wires first, so that nodes stand on them."""
+        """The contents of a box: wires first, so that nodes cover them."""
         outlines, placed = self.layouts[box.key].outlines, self.layouts[box.key].placed
         for key, pieces in zip(box.nets, placed.pieces, strict=True):
             if pieces:

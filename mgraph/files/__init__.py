@@ -1,1 +1,1 @@
-"""What is kept in files: Marian's items (``.npz``, ``.bin``), a graph's parameters, dumps of its values."""
+"""Files: Marian's items (``.npz``, ``.bin``), a graph's parameters, dumps of its values."""

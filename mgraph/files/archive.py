@@ -13,7 +13,7 @@ from ..errors import ModelFileError
 STORED, DEFLATED = 0, 8
 MAX_MEMBERS = 100_000
 MAX_NAME_BYTES = 4096
-# What all members together may expand to: a model hardly compresses, a zip bomb does.
+# How far all members together may expand: a model hardly compresses, a zip bomb does.
 MAX_EXPANSION = 16
 MIN_EXPANSION_BYTES = 1 << 26
 
@@ -29,7 +29,7 @@ _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of an archive: its bytes as stored (packed) and unpacked, where its header is."""
+    """One file of an archive: its size as stored (packed) and unpacked, and where its header is."""
 
     name: str
     method: int
@@ -47,10 +47,10 @@ def expansion_limit(size: int) -> int:
 class ZipArchive:
     """Read access to the members of an open zip file (APPNOTE 6.3: stored or deflated, Zip64 too).
 
-    Everything that does not add up raises ``ModelFileError`` with the path in front: a directory that is
+    Everything that is inconsistent raises ``ModelFileError`` with the path in front: a directory that is
     missing or does not end where it should, more than ``MAX_MEMBERS`` members, names that are longer than
-    ``MAX_NAME_BYTES``, not UTF-8 or not unique, members that lie outside the file or overlap, expand to more
-    than ``MAX_EXPANSION`` times the file, or fail their checksum.
+    ``MAX_NAME_BYTES``, not UTF-8 or not unique, and members that lie outside the file or overlap, expand to
+    more than ``MAX_EXPANSION`` times the file, or fail their checksum.
     """
 
     def __init__(self, file: BufferedReader, path: str):
@@ -64,7 +64,7 @@ class ZipArchive:
         return ModelFileError(f"{self.path}: {what}")
 
     def read(self, member: Member) -> bytearray:
-        """The unpacked bytes of ``member``, whose checksum is right."""
+        """The unpacked bytes of ``member``, with its checksum verified."""
         signature, method, name_size, extra_size = _LOCAL.unpack(
             self._bytes(member.offset, _LOCAL.size, f"the header of {member.name!r}")
         )
@@ -100,7 +100,7 @@ class ZipArchive:
         data = bytearray(count)
         self._file.seek(offset)
         if self._file.readinto(data) != count:
-            raise self.error(f"{what} ends at byte {self._file.tell()}: the file was cut meanwhile")
+            raise self.error(f"{what} ends at byte {self._file.tell()}: the file was cut while it was read")
         return data
 
     def _directory(self) -> tuple[Member, ...]:
@@ -144,14 +144,14 @@ class ZipArchive:
         return end, count, size, offset
 
     def _is_zip64(self, end: int) -> bool:
-        """Whether there are Zip64 records before the end record, as PyTorch writes them in any file."""
+        """Whether there are Zip64 records before the end record; PyTorch writes them into every file."""
         where = end - _END64_LOCATOR.size
         return where >= 0 and self._bytes(where, 4, "the Zip64 locator") == b"PK\6\7"
 
     def _end_record64(self, end: int) -> tuple[int, int, int, int]:
         where = end - _END64_LOCATOR.size
         if where < _END64.size:
-            raise self.error("too short for the Zip64 archive that it says it is")
+            raise self.error("too short for a Zip64 archive")
         signature, at = _END64_LOCATOR.unpack(self._bytes(where, _END64_LOCATOR.size, "the Zip64 locator"))
         if signature != b"PK\6\7" or at > where - _END64.size:
             raise self.error("damaged near its end (Zip64 locator)")
@@ -194,7 +194,7 @@ class ZipArchive:
             raise self.error(f"a member's name is not UTF-8: {raw[:40]!r}") from None
 
     def _sizes64(self, name: str, extra: bytearray, *fields: int) -> list[int]:
-        """``fields``, where those at their maximum are replaced, in order, by the Zip64 extra field's."""
+        """``fields``, with those at their maximum replaced, in order, by the Zip64 extra field's."""
         at = 0
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)
@@ -206,13 +206,13 @@ class ZipArchive:
                     return [next(wide) if f else field for f, field in zip(full, fields, strict=True)]
                 break
             at += length
-        raise self.error(f"{name!r} says that it is larger than 4 GiB but does not say how large")
+        raise self.error(f"{name!r} claims to be larger than 4 GiB but gives no size")
 
     def _check_extents(self) -> None:
         names = set()
         for member in self.members:
             if member.name in names:
-                raise self.error(f"{member.name!r} is in it twice")
+                raise self.error(f"{member.name!r} appears twice")
             names.add(member.name)
             if member.offset + _LOCAL.size + member.packed > self._size:
                 raise self.error(
@@ -225,7 +225,7 @@ class ZipArchive:
                     f"should become {member.size}"
                 )
         if sum(member.packed for member in self.members) > self._size:
-            raise self.error("its members lie over one another")
+            raise self.error("its members overlap")
         total, limit = sum(m.size for m in self.members), expansion_limit(self._size)
         if total > limit:
             raise self.error(

@@ -49,15 +49,14 @@ def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
     The file is mapped into memory: an array is a read-only view of it, and its bytes are read when they are
     used. So replace a file that is in use, as ``write_bin`` does, and never write into it. Matrices that
-    Marian quantized for intgemm become float32 arrays at once. Raises ``ModelFileError``, which names the
-    file and what is wrong, for anything but a valid file of such items; ``OSError`` where it cannot be
-    opened.
+    Marian quantized for intgemm become float32 arrays immediately. Raises ``ModelFileError``, which names the
+    file and what is wrong, for anything but a valid file of such items; ``OSError`` if it cannot be opened.
     """
     return BinaryItems(mapped(path), os.fspath(path)).arrays()
 
 
 def read_bin_integers(path: str | os.PathLike[str]) -> dict[str, np.ndarray | IntegerMatrix]:
-    """The same, where matrices of 8 bits stay as they are."""
+    """Like ``read_bin``, but 8-bit matrices stay quantized."""
     items = BinaryItems(mapped(path), os.fspath(path))
     return {entry.name: items.matrix(entry) for entry in items.entries}
 
@@ -67,10 +66,11 @@ def write_bin(
 ) -> None:
     """Writes ``items``, in their order, as the ``.bin`` file that Marian would write; all or nothing.
 
-    Element types and names as for ``write_npz``. ``gemm_type`` is ``float32`` or one of
-    ``mgraph.files.intgemm.GEMM_TYPES``: then the matrices that Marian quantizes, by their names, are
-    quantized, except those whose sizes are not multiples of 16 (for some kinds 32 or 64), which Marian would
-    garble. ``ModelFileError`` before ``path`` is touched.
+    Element types and names are those of ``write_npz``. ``gemm_type`` is ``float32`` or one of
+    ``mgraph.files.intgemm.GEMM_TYPES``, which quantizes the matrices that Marian quantizes, judged by their
+    names, except matrices whose sizes are not multiples of 16 (for some kinds 32 or 64), which Marian would
+    garble. For items that no ``.bin`` can hold, and for another ``gemm_type``, ``ModelFileError`` before
+    ``path`` is touched.
     """
     arrays = storable(path, items)
     for item, array in arrays.items():
@@ -90,7 +90,7 @@ def write_bin(
     )
     shapes = (struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values())
     header = b"".join([struct.pack("<2Q", VERSION, len(arrays)), *entries, *names, *shapes])
-    # Marian begins data at the next multiple, also where this one would do.
+    # Marian begins data at the next multiple, even if the header already ends at one.
     padding = PADDING - (len(header) + 8) % PADDING
     with replacing(path) as file:
         file.write(header + struct.pack("<Q", padding) + bytes(padding))
@@ -102,7 +102,7 @@ def write_bin(
 
 
 def _kinds(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], gemm_type: str) -> list[int]:
-    """The codes of the types that the items have in a file of ``gemm_type``."""
+    """The type codes of the items in a file of ``gemm_type``."""
     plain = [_CODES[array.dtype.str[1:]] for array in arrays.values()]
     if gemm_type == FLOAT32:
         return plain
@@ -117,7 +117,7 @@ def _kinds(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], gemm_
 
 
 class ItemHeader(NamedTuple):
-    """What the header says of an item, and where its data begins."""
+    """What the header says about an item, and where the item's data begins."""
 
     name: str
     code: int
@@ -129,9 +129,9 @@ class ItemHeader(NamedTuple):
 class BinaryItems:
     """The items in the bytes ``data`` of a binary model; ``entries`` lists them.
 
-    Every count and size is checked against the file before memory is allocated for it: items lie inside it,
-    one after the other up to its end; names are unique UTF-8 of at most ``MAX_NAME_BYTES``; there are at most
-    ``MAX_MEMBERS`` items. ``ModelFileError`` with the path in front for all else.
+    Every count and size is checked against the file before memory is allocated for it: items lie inside the
+    file, one after the other up to its end; names are unique UTF-8 of at most ``MAX_NAME_BYTES``; there are
+    at most ``MAX_MEMBERS`` items. ``ModelFileError`` with the path in front for anything else.
     """
 
     def __init__(self, data: np.ndarray, path: str):
@@ -154,7 +154,7 @@ class BinaryItems:
         for number, (length, *_) in enumerate(rows):
             name = self._name(number, length)
             if name in names:
-                raise self.error(f"{name!r} is in it twice")
+                raise self.error(f"{name!r} appears twice")
             names[name] = None
         shapes = [self._shape(name, row[2]) for name, row in zip(names, rows, strict=True)]
         (padding,) = self._numbers("<u8", 1, "the padding").tolist()
@@ -178,7 +178,7 @@ class BinaryItems:
                 f"not a .bin model file: it begins with {version:#x}, expected version {VERSION}"
             )
         if count > MAX_MEMBERS:
-            raise self.error(f"its header speaks of {count} items (at most {MAX_MEMBERS} are read)")
+            raise self.error(f"its header declares {count} items (at most {MAX_MEMBERS} are read)")
         return count
 
     def _name(self, number: int, length: int) -> str:
@@ -197,7 +197,7 @@ class BinaryItems:
             raise self.error(f"{name!r} has {rank} axes (at most {MAX_RANK} are read)")
         shape = tuple(self._numbers("<i4", rank, f"the shape of {name!r}").tolist())
         if not is_plausible(shape):
-            raise self.error(f"{name!r} has the shape {shape}, which no array has")
+            raise self.error(f"{name!r} has the shape {shape}, which no array can have")
         return shape
 
     def _numbers(self, dtype: str, count: int, what: str) -> np.ndarray:
@@ -218,7 +218,7 @@ class BinaryItems:
         return item.dequantized() if isinstance(item, IntegerMatrix) else item
 
     def matrix(self, entry: ItemHeader) -> np.ndarray | IntegerMatrix:
-        """One item; a quantized matrix of 8 bits is not dequantized."""
+        """One item; a quantized 8-bit matrix is not dequantized."""
         packing, dtype = PACKINGS.get(entry.code), _DTYPES.get(entry.code)
         if packing is not None:
             needed = packing.size(entry.shape)
@@ -233,7 +233,7 @@ class BinaryItems:
         data = self._data[entry.offset : entry.offset + needed]
         if packing is None:
             assert dtype is not None
-            # A copy is made of data that is not aligned, which old files have.
+            # Copies data that is not aligned, as in old files.
             return np.require(data.view(dtype).reshape(entry.shape), dtype.newbyteorder("="), "A")
         try:
             return packing.read(data, entry.name, entry.shape)

@@ -1,4 +1,4 @@
-"""Dumps: the values of a graph's named nodes in a file, and the first node at which two dumps differ.
+"""Dumps: the values of a graph's named nodes in a file, and the first node that differs between two dumps.
 
 To find where two computations begin to differ (another machine, rule set, element type, or a change in the
 code), give nodes names, dump both graphs and let ``diff`` name the first node that differs.
@@ -22,16 +22,16 @@ from .parameter_files import read_items, write_items
 
 RTOL, ATOL = 1e-5, 1e-6
 
-# Element types that a file of items lacks, and those that hold the same values.
+# Element types that a file of items cannot hold, and the types that hold their values instead.
 _STORED = {"bool": np.uint8, "bfloat16": np.float32}
 
 
 def values(graph: Graph) -> dict[str, np.ndarray]:
     """The values of all named nodes of ``graph``, in the order in which they were recorded.
 
-    Parameters and inputs have names, other nodes those given by ``set_name``. A name's second node is
-    called ``name#2``; the outputs of a node that has several are ``name.0``, ``name.1``. Nodes in the body
-    of a loop have no value of their own and are left out. ``GraphError`` before ``forward()``.
+    Parameters and inputs have names, other nodes get theirs from ``set_name``. A second node of the same name
+    is called ``name#2``; the outputs of a node with several outputs are ``name.0``, ``name.1``. Nodes in the
+    body of a loop have no single value and are left out. ``GraphError`` before ``forward()``.
     """
     found: dict[str, np.ndarray] = {}
     for node in graph.tape.nodes:
@@ -66,18 +66,18 @@ class NodeDifference:
     shape: tuple[int, ...]
     type: str
     problem: str
-    """How they differ beyond the tolerance, in words; empty if they do not."""
+    """How the values differ beyond the tolerance, in words; empty if they do not."""
     largest: float = 0.0
     """The largest ``|a - b|``; infinite if only one of the two is a number."""
     relative: float = 0.0
-    """The same, divided by the largest magnitude in ``b``."""
+    """``largest`` divided by the largest magnitude in ``b``."""
     beyond: int = 0
     """Number of elements that differ beyond the tolerance."""
 
 
 @dataclass(frozen=True)
 class DumpDiff:
-    """What ``diff`` found, node by node in their order; prints as a table below the first difference."""
+    """What ``diff`` found, node by node, in order; prints the first difference, then a table."""
 
     nodes: tuple[NodeDifference, ...]
     tolerance: str
@@ -113,8 +113,8 @@ def diff(a: Dump, b: Dump, rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:
 
     Two values differ if one is missing, if shapes or element types are unequal, or if for an element ``|a -
     b| > atol + rtol * |b|``; integers must be equal, and NaN is equal to NaN. The order is that of ``a``; a
-    node that only ``b`` has comes after its predecessor there. ``ArgumentError`` for a negative tolerance
-    and for what is no dump.
+    node that only ``b`` has comes after its predecessor in ``b``. ``ArgumentError`` for a negative tolerance
+    and for anything but a dump.
     """
     if not (rtol >= 0 and atol >= 0):
         raise ArgumentError(f"expected tolerances of at least 0, got rtol={rtol} and atol={atol}")
@@ -139,7 +139,7 @@ def _items(dump: Dump) -> Mapping[str, Any]:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """``name``, or ``name#2``, ``name#3``, ... if that is taken."""
+    """``name``, or the first free of ``name#2``, ``name#3``, ... if it is taken."""
     number, free = 1, name
     while free in taken:
         number += 1
@@ -148,7 +148,7 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _merged(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """The names of ``a``, with those that only ``b`` has behind their predecessor in ``b``."""
+    """The names of ``a``, with each name that only ``b`` has after its predecessor in ``b``."""
     followers: dict[str | None, list[str]] = {None: []}
     last = None
     for name in b:

@@ -1,15 +1,16 @@
 """Matrices of 8-bit and 16-bit integers in Marian's binary models, from float32 and back.
 
-A matrix ``w`` of shape ``(k, n)`` is kept as ``round(w * m)``, transposed to ``(n, k)``, with the float32
-multiplier ``m`` behind the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 for 16 bits. Kinds for one
+A matrix ``w`` of shape ``(k, n)`` is stored as ``round(w * m)``, transposed to ``(n, k)``, with the float32
+multiplier ``m`` after the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 for 16 bits. Kinds for one
 processor are also interleaved by registers: eight rows of the transposed matrix side by side, one register of
 each in turn.
 
-Marian v1.12 garbles what it quantizes if ``k`` or ``n`` is not a multiple of 16; such a matrix is read as
-it stands. What it would garble, or multiply wrongly, stays float32 where we write, which Marian reads too:
-there ``k`` must also fill whole registers, and ``decoder_ff_logit_out_Wt`` is transposed, which its integer
-product does not know. Source: Marian, ``common/types.h``, ``tensors/cpu/integer_common.h``,
-``tensors/cpu/expression_graph_packable.h``, ``tensors/cpu/intgemm_interface.h``; intgemm, ``interleave.h``.
+Marian v1.12 garbles a matrix that it quantizes if ``k`` or ``n`` is not a multiple of 16; such a matrix is
+read as it stands. Its integer product is wrong unless ``k`` fills whole registers, and does not support
+``decoder_ff_logit_out_Wt``, which is transposed. Matrices that Marian would garble, or multiply wrongly, are
+written as float32, which Marian reads too. Source: Marian, ``common/types.h``,
+``tensors/cpu/integer_common.h``, ``tensors/cpu/expression_graph_packable.h``,
+``tensors/cpu/intgemm_interface.h``; intgemm, ``interleave.h``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def is_quantized(name: str) -> bool:
 
 @dataclass(frozen=True)
 class IntegerMatrix:
-    """A matrix of integers as it is in a file: ``values / multiplier``."""
+    """A matrix of integers as stored in a file; it stands for ``values / multiplier``."""
 
     values: np.ndarray
     multiplier: np.float32
@@ -71,8 +72,8 @@ class Packing:
         return math.prod(shape) * self.width + 4
 
     def read(self, data: np.ndarray, name: str, shape: Shape) -> np.ndarray | IntegerMatrix:
-        """The matrix of ``shape`` in the bytes ``data``: as it is if it has 8 bits, else in float32.
-        ``ModelFileError`` if there is none."""
+        """The matrix of ``shape`` in the bytes ``data``: still quantized if it has 8 bits, else as float32.
+        ``ModelFileError`` if the bytes hold no such matrix."""
         count = math.prod(shape)
         integers = data[: count * self.width].view(f"<i{self.width}")
         if self._keeps(name):
@@ -90,7 +91,7 @@ class Packing:
         return is_quantized(name) or self._keeps(name)
 
     def fits(self, name: str, matrix: np.ndarray) -> bool:
-        """Whether Marian would quantize the parameter ``name`` and then use it rightly."""
+        """Whether Marian would quantize the parameter ``name`` and then use it correctly."""
         if self._keeps(name):
             words, features = matrix.shape if matrix.ndim == 2 else (1, 1)
             return (
@@ -146,13 +147,13 @@ PACKINGS = {
     0x14002: Packing("intgemm16sse2", 2, 16),
     0x11002: Packing("intgemm16avx2", 2, 32),
     0x12002: Packing("intgemm16avx512", 2, 64),
-    # Bergamot's Marian (Firefox Translations) has codes of its own and does not transpose embeddings.
+    # Bergamot's Marian (Firefox Translations) has its own codes and does not transpose embeddings.
     0x4101: Packing("intgemm8", 1, keeps_embeddings=True),
     0x4102: Packing("intgemm16", 2, keeps_embeddings=True),
 }
-"""By the code of the type in a binary model."""
+"""By the type code in a binary model."""
 
 BERGAMOT = "bergamot-intgemm8"
-"""The 8 bits of Bergamot's Marian, which calls them intgemm8."""
+"""The 8-bit type of Bergamot's Marian, which calls it intgemm8."""
 GEMM_TYPES = {p.name: code for code, p in PACKINGS.items() if not p.keeps_embeddings} | {BERGAMOT: 0x4101}
-"""Codes of what can be written, by the values of Marian's option ``gemm-type``, and Bergamot's."""
+"""Codes of the types that can be written, by the values of Marian's option ``gemm-type``, and Bergamot's."""

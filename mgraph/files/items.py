@@ -1,8 +1,8 @@
 """Items: the named arrays that a Marian model file is made of.
 
-A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here they are read
-from and written to ``.npz``, byte for byte as Marian does; files may come from untrusted sources: nothing in
-them is executed, and every size is checked before an array is allocated. ``.bin`` files are in
+A model, its optimizer's state and its configuration (``special:model.yml``) are all items. This module reads
+``.npz`` files, and writes them byte for byte as Marian does. Files may come from untrusted sources: nothing
+in them is executed, and every size is checked before an array is allocated. For ``.bin`` files see
 ``mgraph.files.binary_items``.
 """
 
@@ -28,17 +28,17 @@ from .archive import MAX_NAME_BYTES, Member, ZipArchive
 from .paths import is_special, path_text
 
 SPECIAL = "special:"
-"""How the names of items begin that are no parameters."""
+"""How the names of items that are not parameters begin."""
 MODEL_YML = SPECIAL + "model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
-# The most axes of an array, and the largest product of those of its sizes that are not 0.
+# The most axes of an array, and the largest product of its non-zero sizes.
 MAX_RANK = 32
 MAX_EXTENT = 1 << 40
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 4096
-# What numpy and Marian write, in the order they write it; nothing in it is evaluated.
+# The header as numpy and Marian write it, keys in this order; nothing in it is evaluated.
 _HEADER = re.compile(
     r"\{ *'descr': *'(\||[<>])([fiu])([1248])', *'fortran_order': *(True|False), *"
     r"'shape': *\(((?: *\d{1,19} *,)* *(?:\d{1,19})?) *\) *,? *\} *\n?"
@@ -51,7 +51,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
     Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian. Raises
     ``ModelFileError``, which names the file and what is wrong, for anything but a valid npz file of plain
-    numbers; ``OSError`` where the file cannot be opened.
+    numbers; ``OSError`` if the file cannot be opened.
     """
     with open(path, "rb") as file:
         return npz_items(file, os.fspath(path))
@@ -74,13 +74,13 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
 
     Each array is stored uncompressed, C-ordered and little endian under ``NAME.npy``, in the element
     types that Marian knows: float16/32/64, int8/16/32/64, uint8/16/32/64. Another type, or a name
-    that no reader would take, raises ``ModelFileError`` before ``path`` is touched.
+    that no reader would accept, raises ``ModelFileError`` before ``path`` is touched.
     """
     arrays = storable(path, items)
     with replacing(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             header = _header(array)
-            # Marian leaves all of these zero; the same model gives the same bytes at any time.
+            # Marian leaves all these fields zero, so the same model gives the same bytes at any time.
             info = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 0, 0, 0, 0, 0))
             info.create_system = 0
             info.file_size = len(header) + array.nbytes
@@ -91,14 +91,14 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
 
 
 def mapped(path: str | os.PathLike[str]) -> np.ndarray:
-    """The bytes of the file at ``path``, mapped into memory to be read."""
+    """The bytes of the file at ``path``, mapped into memory read-only."""
     with open(path, "rb") as file:
         empty = not os.fstat(file.fileno()).st_size
         return np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
 
 
 def is_plausible(shape: Sequence[int]) -> bool:
-    """Whether an array may have this shape; an empty one may claim any other sizes, so these are bounded."""
+    """Whether an array may have this shape. An empty array may claim any other sizes, so they are bounded."""
     if len(shape) > MAX_RANK or min(shape, default=0) < 0:
         return False
     return math.prod(max(size, 1) for size in shape) <= MAX_EXTENT
@@ -112,7 +112,7 @@ def parameters_of(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
     """The text of the item ``special:model.yml`` up to its first zero byte; None without the item.
 
-    Bytes that are not UTF-8 come as surrogate escapes. Raises ``ModelFileError`` if the item is not
+    Bytes that are not UTF-8 become surrogate escapes. Raises ``ModelFileError`` if the item is not
     a row of bytes.
     """
     item = items.get(MODEL_YML)
@@ -124,7 +124,7 @@ def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
 
 
 def with_model_yml(text: str) -> np.ndarray:
-    """``text`` as the item ``special:model.yml``: int8, a zero byte after it, padded with zero bytes
+    """``text`` as the item ``special:model.yml``: int8, followed by a zero byte, padded with zero bytes
     to a multiple of 256. The inverse of ``model_yml``."""
     data = text.encode("utf-8", "surrogateescape") + b"\0"
     return np.frombuffer(data.ljust(-(-len(data) // PADDING) * PADDING, b"\0"), np.int8)
@@ -138,11 +138,11 @@ def refuse_folder(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` when the block ends well; else it leaves no trace.
+    """A new file that replaces ``path`` when the ``with`` block succeeds; else it leaves no trace.
 
-    It is written beside ``path``, brought to the disk, then renamed: a reader, or a machine that
-    loses power, sees the old file or the whole new one. A symbolic link stays one, and permissions stay as
-    they are. What is no file, such as a pipe or a device, is written itself. An ``OSError`` names ``path``.
+    It is written next to ``path``, flushed to the disk, then renamed: a reader, or a machine that loses
+    power, sees either the old file or the whole new one. Symbolic links and permissions are kept. A pipe or a
+    device is written directly. An ``OSError`` names ``path``.
     """
     target = os.path.realpath(path_text(path))
     refuse_folder(path)
@@ -177,7 +177,7 @@ def keep_mode(old: str, new: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes a rename in ``folder`` survive a loss of power, where the system can."""
+    """Makes a rename in ``folder`` survive a power loss, if the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -224,7 +224,7 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
 def storable(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
     """``items`` as the arrays that a model file holds, C-ordered and little endian.
 
-    ``ModelFileError`` for an element type or a name that it cannot hold; see ``write_npz``.
+    ``ModelFileError`` for an element type or a name that the file cannot hold; see ``write_npz``.
     """
     arrays = {}
     for name, value in items.items():
@@ -248,7 +248,7 @@ def _is_item_name(name: str) -> bool:
 
 
 def _header(array: np.ndarray) -> bytes:
-    """The ``.npy`` header that Marian writes: 16 bytes aligned, ``<`` before one-byte types too."""
+    """The ``.npy`` header that Marian writes: aligned to 16 bytes, with ``<`` before one-byte types, too."""
     shape = f"({array.shape[0]},)" if array.ndim == 1 else f"({', '.join(map(str, array.shape))})"
     text = (
         f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "

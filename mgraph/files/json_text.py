@@ -1,4 +1,4 @@
-"""JSON from untrusted sources: its size in memory is bounded before it is parsed."""
+"""JSON from untrusted sources: its size in memory is bounded before parsing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 MAX_MARKS = 1 << 20
-"""Braces, brackets and commas, each of which may become an object. An array of a model's takes about ten."""
+"""Braces, brackets and commas, each of which may become an object. A model's array takes about ten."""
 
 
 def read_json(data: bytes, *, unique: bool = False) -> Any:
-    """What the JSON text ``data``, in UTF-8, says.
+    """The value of the JSON text ``data``, in UTF-8.
 
-    ``ValueError`` for what is not JSON or has more than ``MAX_MARKS``, also within texts, for objects nested
-    too deeply and, if ``unique``, for a name that occurs twice in an object; else its last value counts.
+    ``ValueError`` if it is not JSON, has more than ``MAX_MARKS`` marks (those in strings included), nests
+    objects too deeply or, with ``unique``, repeats a name in an object; without it the last value wins.
     """
     marks = sum(map(data.count, (b"{", b"[", b",")))
     if marks > MAX_MARKS:
@@ -21,11 +21,11 @@ def read_json(data: bytes, *, unique: bool = False) -> Any:
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique if unique else None)
     except RecursionError:
-        raise ValueError("too many objects in one another") from None
+        raise ValueError("objects are nested too deeply") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is in it twice")
+        raise ValueError("a name appears twice")
     return found

@@ -1,4 +1,4 @@
-"""Parameters from and to Marian's model files."""
+"""Reading parameters from Marian's model files, and writing them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
 Path = str | os.PathLike[str]
 Source = Path | bytes | bytearray | memoryview | Mapping[str, ArrayLike]
-"""A model: its file, the contents of one, or its items."""
+"""A model: its file, the contents of a file, or its items."""
 _ZIP = b"PK"
 
 _READERS = {".npz": read_npz, ".bin": read_bin, ".safetensors": read_items_of_safetensors}
@@ -40,21 +40,22 @@ _KINDS = ("i", "u", "f")
 
 
 def read_items(path: Path) -> dict[str, np.ndarray]:
-    """All items of a model file, ``.npz``, ``.bin`` or ``.safetensors`` by its name; see ``read_npz``,
-    ``read_bin`` and ``read_safetensors``."""
+    """All items of a model file, read as ``.npz``, ``.bin`` or ``.safetensors`` according to its name; see
+    ``read_npz``, ``read_bin`` and ``read_safetensors``."""
     return _by_suffix(path, _READERS)(path)
 
 
 def read_items_and_integers(path: Path) -> dict[str, np.ndarray | IntegerMatrix]:
-    """The same, with quantized matrices of 8 bits as they are in the file."""
+    """Like ``read_items``, but quantized 8-bit matrices stay as they are in the file."""
     if _by_suffix(path, _READERS) is read_bin:
         return read_bin_integers(path)
     return {**read_items(path)}
 
 
 def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = FLOAT32) -> None:
-    """Writes ``items`` as ``.npz``, ``.bin`` or ``.safetensors``, by the name of ``path``; see ``write_npz``,
-    ``write_bin`` and ``write_safetensors``. Only ``.bin`` can hold another ``gemm_type`` than float32."""
+    """Writes ``items`` as ``.npz``, ``.bin`` or ``.safetensors``, according to the name of ``path``; see
+    ``write_npz``, ``write_bin`` and ``write_safetensors``. Only ``.bin`` supports a ``gemm_type`` other than
+    float32."""
     write = _by_suffix(path, _WRITERS)
     if gemm_type == FLOAT32:
         write(path, items)
@@ -65,7 +66,7 @@ def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = 
 
 
 def items_of(source: Source) -> dict[str, np.ndarray]:
-    """The items of a model file, of the bytes of an ``.npz`` or a ``.bin``, or those that are given."""
+    """The items of a model file, of the bytes of an ``.npz`` or a ``.bin``, or the items given."""
     if isinstance(source, Mapping):
         for name, array in source.items():
             refuse_traced(f"item {text('the name of an item', name)!r}", array)
@@ -79,7 +80,7 @@ def items_of(source: Source) -> dict[str, np.ndarray]:
 
 
 def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
-    """Parameters of a model by name, floating point ones as ``type_``, and its ``special:model.yml``."""
+    """Parameters of a model by name, floating-point ones as ``type_``, and its ``special:model.yml``."""
     items = items_of(source)
     values = {
         name: array.astype(type_.dtype, copy=False) if as_type(array.dtype).is_float else array
@@ -91,11 +92,11 @@ def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray],
 def save_parameters(
     path: Path, values: Mapping[str, Any], meta: str | None, *, gemm_type: str = FLOAT32
 ) -> None:
-    """Write parameters sorted by type, then by name, floating point ones as float32, with ``meta`` as
-    ``special:model.yml``; atomically. ``gemm_type``: see ``write_bin``.
+    """Write parameters atomically, sorted by type, then by name, floating-point ones as float32, with
+    ``meta`` as ``special:model.yml``. ``gemm_type``: see ``write_bin``.
 
-    ``ModelFileError`` for what no model file can hold: a ``bool`` parameter, and one that is called
-    ``special:...``, which is no parameter in it.
+    ``ModelFileError`` for parameters that no model file can hold: a ``bool`` parameter, and one called
+    ``special:...``, which a reader would not take for a parameter.
     """
     arrays: dict[str, np.ndarray] = {}
     for name in sorted(values):

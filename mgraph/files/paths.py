@@ -1,4 +1,4 @@
-"""Names of files, as a caller gives them, and what is there."""
+"""File names as given by a caller, and what kind of file exists there."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ..names import with_article
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """The path as text. ``ArgumentError`` for what is no path, and for a NUL character or half a surrogate
-    pair, which no operating system accepts."""
+    """The path as a string. ``ArgumentError`` for anything but a path, and for a NUL character or half a
+    surrogate pair, which no operating system accepts."""
     try:
         text = os.fspath(path)
         if not isinstance(text, str):
@@ -27,5 +27,5 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether ``path`` is there and neither a file nor a folder, but a pipe or a device."""
+    """Whether ``path`` exists and is neither a file nor a folder, but a pipe or a device."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

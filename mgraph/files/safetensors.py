@@ -3,12 +3,12 @@
 A file is, one after the other::
 
     uint64        bytes of the header, little endian
-    bytes         header: a JSON object in UTF-8, spaces after it up to a multiple of 8
+    bytes         header: a JSON object in UTF-8, padded with spaces to a multiple of 8
     bytes         the data of all arrays, one after the other, little endian, last axis fastest
 
-The header says of each array ``{"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}``, counted
-from the first byte of data, and may hold ``"__metadata__"``, an object of texts. A model of Marian's is
-such a file with its configuration as the text ``special:model.yml``.
+For each array the header has ``{"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}``, with
+offsets from the first byte of data. It may also hold ``"__metadata__"``, an object of strings. A Marian model
+is such a file with its configuration as the string ``special:model.yml``.
 
 Source: github.com/huggingface/safetensors, "Format".
 """
@@ -30,7 +30,7 @@ from .items import MODEL_YML, is_plausible, mapped, model_yml, replacing, storab
 from .json_text import read_json
 
 MAX_HEADER_BYTES = 100_000_000
-"""The format's own limit."""
+"""The limit that the format sets."""
 METADATA = "__metadata__"
 
 _ALIGNMENT = 8
@@ -41,12 +41,12 @@ _DTYPES = {
 }  # fmt: skip
 _CODES = {kind: code for code, kind in _DTYPES.items()}
 _BFLOAT16 = "BF16"
-# The library's order of arrays in a file: the widest first, then by the type's place in its list, last first.
+# The library's order of arrays in a file: widest type first, among equal widths the last in its list first.
 _ORDER = ("U8", "I8", "I16", "U16", "F16", "I32", "U32", "F32", "F64", "I64", "U64")
 
 
 class Tensors(NamedTuple):
-    """The contents of a file: its arrays in the order of their data, and the texts of ``__metadata__``."""
+    """The contents of a file: its arrays in the order of their data, and the strings of ``__metadata__``."""
 
     arrays: dict[str, np.ndarray]
     metadata: dict[str, str]
@@ -57,7 +57,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> Tensors:
 
     The file is mapped into memory: an array is a read-only view of it. ``BF16``, which numpy lacks, becomes
     float32, exactly. ``ModelFileError``, which names the file and what is wrong, for anything but a valid
-    file of plain numbers; ``OSError`` where it cannot be opened.
+    file of plain numbers; ``OSError`` if it cannot be opened.
     """
     return _Reader(mapped(path), os.fspath(path)).tensors()
 
@@ -67,8 +67,8 @@ def write_safetensors(
 ) -> None:
     """Writes the file that the safetensors library would write; all or nothing.
 
-    Element types: float16/32/64, int8 to int64, uint8 to uint64. ``ModelFileError``, before ``path`` is
-    touched, for another type or a name that cannot be written.
+    Element types: float16/32/64, int8 to int64, uint8 to uint64. For another type, or a name that cannot be
+    written, ``ModelFileError`` before ``path`` is touched.
     """
     stored = storable(path, arrays)
     if METADATA in stored:
@@ -100,7 +100,7 @@ def write_safetensors(
 
 
 def read_items_of_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """A model's items: the arrays by name, and the metadata ``special:model.yml`` as the item that it is."""
+    """A model's items: the arrays by name, and the metadata ``special:model.yml`` as an item."""
     arrays, metadata = read_safetensors(path)
     items = {name: arrays[name] for name in sorted(arrays)}
     if MODEL_YML in metadata:
@@ -109,7 +109,7 @@ def read_items_of_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndar
 
 
 def write_items_as_safetensors(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> None:
-    """The inverse of ``read_items_of_safetensors``, up to the order of items."""
+    """The inverse of ``read_items_of_safetensors``, except for the order of items."""
     arrays = {name: np.asarray(value) for name, value in items.items()}
     text = model_yml(arrays)
     arrays.pop(MODEL_YML, None)
@@ -129,9 +129,9 @@ class _Reader:
         header, start = self._header()
         metadata = header.pop(METADATA, {})
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-            raise self.error(f"{METADATA} should be an object of texts")
+            raise self.error(f"{METADATA} should be an object with string values")
         if len(header) > MAX_MEMBERS:
-            raise self.error(f"its header speaks of {len(header)} arrays (at most {MAX_MEMBERS} are read)")
+            raise self.error(f"its header declares {len(header)} arrays (at most {MAX_MEMBERS} are read)")
         places = sorted((self._place(name, entry), name) for name, entry in header.items())
         at = 0
         for (begin, end), name in places:
@@ -140,7 +140,7 @@ class _Reader:
             at = end
         if at != len(self._data) - start:
             raise self.error(
-                f"cut short or damaged: {len(self._data) - start} bytes of data, its header speaks of {at}"
+                f"cut short or damaged: {len(self._data) - start} bytes of data, its header declares {at}"
             )
         arrays = {
             name: self._array(name, header[name], self._data[start + begin : start + end])
@@ -165,7 +165,7 @@ class _Reader:
     def _place(self, name: str, entry: Any) -> tuple[int, int]:
         offsets: Any = entry.get("data_offsets") if isinstance(entry, dict) else None
         if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-            raise self.error(f"{name!r} has no place: data_offsets {str(offsets)[:80]}")
+            raise self.error(f"{name!r} has invalid data_offsets: {str(offsets)[:80]}")
         return offsets[0], offsets[1]
 
     def _array(self, name: str, entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
@@ -175,14 +175,14 @@ class _Reader:
             known = " ".join([*_DTYPES, _BFLOAT16])
             raise self.error(f"{name!r} is of the type {str(code)[:40]!r}; expected one of {known}")
         if not _are_sizes(shape) or not is_plausible(shape):
-            raise self.error(f"{name!r} has the shape {str(shape)[:80]}, which no array has")
+            raise self.error(f"{name!r} has the shape {str(shape)[:80]}, which no array can have")
         dtype = np.dtype("<u2" if code == _BFLOAT16 else f"<{_DTYPES[code]}")
         if math.prod(shape) * dtype.itemsize != len(data):
             raise self.error(f"{name!r} has {len(data)} bytes of data, its shape {tuple(shape)} does not fit")
         array = data.view(dtype) if len(data) else np.empty(0, dtype)
         if code == _BFLOAT16:
             array = (array.astype(np.uint32) << 16).view(np.float32)
-        # A copy is made of data that is not aligned, which old files have.
+        # Copies data that is not aligned, as in old files.
         return np.require(array.reshape(shape), array.dtype.newbyteorder("="), "A")
 
 

@@ -1,5 +1,5 @@
-"""Word vectors in word2vec's text format, with the ids of a vocabulary in the place of words, as Marian has
-them: a line with the number of words and the length of vectors, then a line for each word."""
+"""Word vectors in word2vec's text format, with vocabulary ids in place of words, as in Marian: a line with
+the number of words and the length of their vectors, then a line for each word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import WordVectorsError
 
 
 def read_into(table: np.ndarray, stream: BinaryIO, path: str) -> None:
-    """Overwrite the rows of ``table (words, dim)`` that have a vector in the file; ids outside of it are
+    """Overwrite the rows of ``table (words, dim)`` that have a vector in the file; ids outside the table are
     ignored. ``WordVectorsError`` with ``path`` and line."""
     words, dim = table.shape
     check_head(stream.readline().split(), dim, f"{path}:1")
@@ -39,5 +39,5 @@ def check_head(fields: Sequence[bytes], dim: int, where: str) -> None:
 
 
 def of_unit_length(table: np.ndarray) -> np.ndarray:
-    """The table divided by the norm of all its numbers, as Marian does; zeros as they are."""
+    """The table divided by the norm of all its numbers, as in Marian; an all-zero table is unchanged."""
     return table / np.sqrt(np.cumsum(table * table)[-1]) if table.any() else table

@@ -1,12 +1,12 @@
-"""Marian's functional operators, for those who port node operators line by line.
+"""Marian's functional operators, for porting node operators line by line.
 
 A functor is an expression of the placeholders ``_1`` to ``_9``; ``element``, ``add`` and ``aggregate`` apply
-it to arrays, ``prod`` multiplies matrices. Where Marian says ::
+it to arrays, ``prod`` multiplies matrices. Where Marian has ::
 
     NodeOps forwardOps()  { return {NodeOp(Element(_1 = sin(_2), val_, child(0)->val()))}; }
     NodeOps backwardOps() { return {NodeOp(Add(_1 * cos(_2), child(0)->grad(), adj_, child(0)->val()))}; }
 
-a rule says ::
+a rule has ::
 
     def forward_ops(self, x):
         return element(sin(_1), x)
@@ -14,9 +14,9 @@ a rule says ::
     def backward_ops(self, adj, val, x):
         return (add(_1 * cos(_2), x.shape, adj, x),)
 
-It is a thin layer over ``jax.numpy``, without effects, and works under ``jit``, ``grad`` and ``vmap``. One
-thing to keep in mind: nothing is assigned to, so the functor of ``element`` counts its inputs from ``_1``,
-where Marian's counts the output first. ``add`` and ``aggregate`` count as Marian's do.
+It is a thin layer over ``jax.numpy``, without side effects, and works under ``jit``, ``grad`` and ``vmap``.
+One thing to keep in mind: nothing is assigned, so the functor of ``element`` counts its inputs from ``_1``,
+whereas Marian's counts the output first. ``add`` and ``aggregate`` count as Marian's do.
 
 Source: Marian, ``functional/operators.h`` and ``tensors/tensor_operators.h``.
 """

@@ -1,4 +1,4 @@
-"""The functions of functors: of placeholders, ``cos(_2)``, and just as well of arrays, ``cos(x)``."""
+"""The functions for functors: they take placeholders, ``cos(_2)``, and also arrays, ``cos(x)``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sqr(x: Any) -> Any:
 
 @function
 def round(x: Any) -> Any:
-    """The nearest whole number; halves away from zero, as in C, not to the even one."""
+    """The nearest whole number; halves round away from zero, as in C, not to even."""
     x = jnp.asarray(x)
     return jax.lax.round(x) if is_real(x) else x
 
@@ -61,7 +61,7 @@ def if_then_else(condition: Any, x: Any, y: Any) -> Any:
 
 @function
 def clip(x: Any, c: Any) -> Any:
-    """``x`` cut to between ``-c`` and ``c``."""
+    """``x`` clipped to the range from ``-c`` to ``c``."""
     return jnp.where(jnp.abs(x) >= c, jnp.sign(x) * c, x)
 
 
@@ -91,7 +91,7 @@ def prelu(x: Any, alpha: Any) -> Any:
 
 @function
 def prelu_back(x: Any, alpha: Any) -> Any:
-    """The derivative of ``prelu`` by x: 1 where ``x > 0``, else ``alpha``."""
+    """The derivative of ``prelu`` with respect to x: 1 where ``x > 0``, else ``alpha``."""
     return jnp.where(jnp.greater(x, 0), jnp.ones_like(x), alpha)
 
 

@@ -1,4 +1,4 @@
-"""Functors: expressions of placeholders, such as ``_1 * cos(_2)``, that are functions of arrays."""
+"""Functors: functions of arrays written as expressions of placeholders, such as ``_1 * cos(_2)``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import ArgumentError
 from ..node import Node
 
 _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _SIGN, _ATOM = range(7)
-"""The precedence of Python's operators, from the weakest."""
+"""The precedence of Python's operators, weakest first."""
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,25 @@ class Formula:
 
 
 def function(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for a formula over arrays: given a placeholder or a functor it makes a functor, given arrays
-    or numbers only it computes at once."""
+    """Decorator for a formula over arrays: given a placeholder or a functor it makes a functor, given only
+    arrays or numbers it computes immediately."""
     return _applying(Formula(formula.__name__, formula))
 
 
 def operator(symbol: str, strength: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The same for a formula that is written with an operator of Python's."""
+    """Like ``function``, for a formula that is written with a Python operator."""
     return lambda formula: _applying(Formula(symbol, formula, strength))
 
 
 def unary(name: str, of_jax: Callable[[Any], Any], page: str) -> Callable[..., Any]:
-    """A function of JAX's of one array under Marian's name, with its docstring."""
+    """A JAX function of one array under Marian's name, with the docstring ``page``."""
     return function(_named(name, page, lambda x: of_jax(x)))
 
 
 def binary(
     name: str, of_jax: Callable[[Any, Any], Any], page: str, symbol: str = "", strength: int = _ATOM
 ) -> Callable[..., Any]:
-    """The same for two arrays; it may be written with an operator of Python's."""
+    """Like ``unary``, for two arrays; the function may be written with a Python operator."""
     return operator(symbol or name, strength)(_named(name, page, lambda x, y: of_jax(x, y)))
 
 
@@ -78,7 +78,7 @@ def _applying(what: Formula) -> Callable[..., Any]:
 
 
 def _number(truth: Any, *operands: Any) -> Any:
-    """1 for true and 0 for false, of the operands' type."""
+    """1 for true and 0 for false, in the operands' type."""
     return truth.astype(jnp.result_type(*operands))
 
 
@@ -123,7 +123,7 @@ Method = Callable[[Any, Any], Any]
 
 
 def _both_sides(apply: Callable[..., Any]) -> tuple[Method, Method]:
-    """The methods for an operator with a functor on its left, and on its right."""
+    """The methods for an operator with a functor on its left and with one on its right."""
 
     def left(self: Any, other: Any) -> Any:
         return apply(self, other)
@@ -139,18 +139,18 @@ class Functor:
 
     ``(_1 * cos(_2))(adj, x)`` is ``adj * jnp.cos(x)``: ``_1`` stands for the first argument, ``_2`` for the
     second. Numbers stand for themselves. ``~ & |`` are Marian's ``! && ||``; they and comparisons give 1
-    and 0, of the arrays' type. It takes as many arrays as its highest placeholder says; ``ArgumentError`` if
-    it is called with fewer or more.
+    and 0, in the arrays' type. A functor takes as many arrays as the number of its highest placeholder;
+    ``ArgumentError`` if it is called with fewer or more.
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # numpy's arrays and numbers leave operators to those below
+    __array_ufunc__ = None  # numpy's arrays and numbers leave operators to the methods below
 
     arity: int
-    """How many arrays it takes."""
+    """How many arrays the functor takes."""
 
     def evaluate(self, arrays: Sequence[Array]) -> Any:
-        """The value, of as many arrays as there must be."""
+        """The value for ``arrays``, whose number the caller has checked."""
         raise NotImplementedError
 
     def __call__(self, *arrays: Any) -> Array:
@@ -233,7 +233,7 @@ class Application(Functor):
             return f"{name}({', '.join(map(repr, self.operands))})"
         if strength == _SIGN:
             return name + _written(self.operands[0], _SIGN)
-        # a - b - c is (a - b) - c, but a < b < c is no (a < b) < c.
+        # a - b - c is (a - b) - c, but a < b < c is not (a < b) < c.
         left = strength + (strength == _COMPARISON)
         return f"{_written(self.operands[0], left)} {name} {_written(self.operands[1], strength + 1)}"
 
@@ -254,8 +254,8 @@ def _as_functor(name: str, x: Any) -> Functor:
     if isinstance(x, Real):
         return Capture(0, int(x) if isinstance(x, Integral) else float(x))
     raise ArgumentError(
-        f"{name}: a functor is made of placeholders and numbers, got {type(x).__name__}; arrays are what a "
-        "functor is called with"
+        f"{name}: a functor is made of placeholders and numbers, got {type(x).__name__}; pass arrays "
+        "when you call it"
     )
 
 

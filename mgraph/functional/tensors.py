@@ -1,7 +1,7 @@
-"""The tensor operators that take functors, and the product of matrices beside them.
+"""The tensor operators that take functors, and the matrix product.
 
-Marian's write into a tensor; these return a new array. What Marian's would add to is passed as ``target`` or
-``out``: an array, or a shape, which stands for an empty one.
+Marian's operators write into a tensor; these return a new array. The tensor that Marian's would add to is
+passed as ``target`` or ``out``: an array, or a shape, which stands for a tensor without values yet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .functors import Functor, as_array
 def element(functor: Functor, *tensors: Any) -> Array:
     """The functor of the tensors, element by element, in the shape that they broadcast to.
 
-    ``Element(_1 = sin(_2), val_, x)`` is ``element(sin(_1), x)``: nothing is assigned to, so ``_1`` is the
-    first input, not the output. ``ArgumentError`` if the functor takes another number of tensors,
+    ``Element(_1 = sin(_2), val_, x)`` is ``element(sin(_1), x)``: nothing is assigned, so ``_1`` is the first
+    input, not the output. ``ArgumentError`` if the functor takes a different number of tensors,
     ``ShapeError`` if they do not broadcast. Source: Marian, ``Element``.
     """
     return _values("element", functor, tensors)
@@ -44,12 +44,12 @@ def add(functor: Functor, target: Any, *tensors: Any, scale: Any = 1.0) -> Array
 def aggregate(
     functor: Functor, initial: float, agg_functor: Functor, target: Any, *tensors: Any, scale: Any = 1.0
 ) -> Array:
-    """``add`` with another reduction than a sum.
+    """``add`` with a reduction other than the sum.
 
-    ``agg_functor`` is a functor of two that may be bracketed in any way: ``_1 + _2``, ``_1 * _2``, ``max(_1,
-    _2)``, ``logaddexp(_1, _2)``; ``initial`` is its neutral element: 0, 1, ``-inf``. All elements along the
-    axes on which the target is stretched are combined, then scaled by ``scale`` and combined with the target;
-    a shape as target stands for elements ``initial``. Errors are as for ``element``. Source: Marian,
+    ``agg_functor`` is an associative functor of two arrays: ``_1 + _2``, ``_1 * _2``, ``max(_1, _2)``,
+    ``logaddexp(_1, _2)``; ``initial`` is its neutral element: 0, 1, ``-inf``. All elements along the axes on
+    which the target is stretched are combined, then scaled by ``scale`` and combined with the target; a shape
+    as target stands for an array filled with ``initial``. Errors are as for ``element``. Source: Marian,
     ``Aggregate``.
     """
     if not isinstance(agg_functor, Functor) or agg_functor.arity != 2:
@@ -74,10 +74,10 @@ def prod(
 ) -> Array:
     """``beta * out + scalar * op(a) op(b)``, a product of matrices; ``op`` transposes if asked to.
 
-    All axes of ``a`` and of ``b`` but the last count as one, the rows. The result has the shape of ``out``;
-    without it the leading axes of ``a`` and the columns of ``op(b)``, or with ``trans_a`` two axes.
-    ``ShapeError`` if the sizes do not fit, ``ArgumentError`` for a ``beta`` without an ``out``.
-    Source: Marian, ``Prod``.
+    All axes of ``a`` and of ``b`` except the last are merged into one, the rows. The result has the shape of
+    ``out``; without ``out`` it has the leading axes of ``a`` and the columns of ``op(b)``, or with
+    ``trans_a`` two axes. ``ShapeError`` if the sizes do not fit, ``ArgumentError`` for a ``beta`` without an
+    ``out``. Source: Marian, ``Prod``.
     """
     a, b = as_array("prod", a), as_array("prod", b)
     if not a.ndim or not b.ndim:
@@ -92,7 +92,7 @@ def prod(
     y = _scaled(left @ right, scalar)
     if out is None:
         if not (isinstance(beta, int | float) and beta == 0):
-            raise ArgumentError(f"prod: beta={beta!r} is a factor of out, and there is none")
+            raise ArgumentError(f"prod: beta={beta!r} scales out, but no out was given")
         return y if trans_a else y.reshape(*a.shape[:-1], y.shape[1])
     shape, start = _target("prod", out)
     if math.prod(shape) != y.size:
@@ -102,7 +102,7 @@ def prod(
 
 
 def _target(op: str, target: Any) -> tuple[Shape, Array | None]:
-    """Shape of the target, and its elements if it has any yet."""
+    """Shape of the target, and its elements unless only a shape was given."""
     if isinstance(target, tuple):
         return as_shape(target), None
     start = as_array(op, target)
@@ -133,7 +133,7 @@ def _scaled(x: Array, scale: Any) -> Array:
 
 
 def _together(agg_functor: Functor, initial: float, values: Array, axes: list[int]) -> Array:
-    """``initial`` and all elements along ``axes``: these in pairs, the pairs in pairs, and so on."""
+    """``initial`` combined with all elements along ``axes``, which are combined pairwise in a tree."""
     parts = jnp.moveaxis(values, axes, range(len(axes)))
     rest = parts.shape[len(axes) :]
     parts = parts.reshape(math.prod(parts.shape[: len(axes)]), *rest)

@@ -1,13 +1,13 @@
-"""Gradients held against three witnesses: the hand-written rules, JAX's own derivatives, differences.
+"""Gradient checks that compare three witnesses: hand-written rules, JAX's own derivatives, and differences.
 
-Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
-cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph, or a JAX
-function with rules of its own, and ``assert_gradients`` is the same as a line of a test; ``check_operators``
-checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
-parameters, also in float32, and ``check_layers`` operator by operator. ``check_compiled`` examines what these
-take for granted, the compiler; ``check_budgets`` counts what rounding does to right rules in float32 and in
-16 bits; ``check_mutants`` examines the checks themselves: whether they would see a rule that is wrong.
-``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report as a page.
+Everything is computed in float64, whatever the graph's element type, so a rule that is one per cent wrong
+cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph, or a JAX function with
+custom rules; ``assert_gradients`` is the same check as one line of a test. ``check_operators`` checks every
+operator of mgraph or of a module of yours, ``check_loss`` a whole loss with respect to all its parameters,
+also in float32, and ``check_layers`` a loss operator by operator. ``check_compiled`` examines what these take
+for granted, the compiler; ``check_budgets`` counts what rounding does to correct rules in float32 and in 16
+bits; ``check_mutants`` examines the checks themselves: whether they would notice a wrong rule.
+``smallest_failure`` shrinks a failure and prints it as a test; ``write_page`` shows a report as a page.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from .witnesses.recorded import RecordedFunction, check_numbers, wide
 COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""
 QUICK_CASES = 2
-"""Cases of an operator that a quick check takes at most."""
+"""The most cases of an operator that a quick check takes."""
 _ASKED = {
     "second_order": "second",
     "transformed": "vmap, scan, remat, frozen",
@@ -42,7 +42,7 @@ _ASKED = {
     "repeated": "repeat",
     "compiled": "jit",
 }
-"""The witnesses that questions after the first are to, as reports name them."""
+"""The witnesses that each question after the first asks, as reports name them."""
 
 Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Any]
 
@@ -53,7 +53,7 @@ class _Settings:
     rule_set: str
     thorough: bool
     eager: bool = True
-    """Whether a thorough check also runs without compiling, which takes long."""
+    """Whether a thorough check also runs uncompiled, which takes long."""
     cotangents: Any = "random"
     nondet_tol: float = 0.0
 
@@ -71,56 +71,58 @@ def check_gradients(
     cotangents: Any = "random",
     nondet_tol: float = 0.0,
 ) -> GradientReport:
-    """Hold hand-written gradients against ``jax.grad`` of the same forward and against differences.
+    """Compare hand-written gradients with ``jax.grad`` of the same forward and with differences.
 
     ``target`` is one of
 
-    - a node: the gradients of that node by every trainable leaf below it, at the leaves' present values
-      (by every floating point leaf if none is trainable);
+    - a node: its gradients with respect to every trainable leaf below it, at the leaves' present values (or
+      to every floating point leaf if none is trainable);
     - a graph: the same for its one top node;
     - a node class, yours or a built-in one, or a function of nodes: called on fresh nodes of the shapes
-      ``args`` (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class without
-      shapes is checked on each of its ``cases``;
+      ``args`` (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class given
+      without shapes is checked on each of its ``cases``;
     - a function of arrays with ``jax.custom_vjp`` or ``jax.custom_jvp`` rules, called with ``args``, pytrees
-      of which at least one is no shape (see below).
+      of which at least one is not a shape (see below).
 
     The output is contracted with a cotangent: random numbers, or ``cotangents``, an array like the output.
-    ``"zero"``, ``"one-hot"`` and ``"missing"`` ask, besides the random one, for nothing, for each element of
-    the output alone (up to 256), and for all outputs but one of several.
+    Besides the random cotangent, ``"zero"`` tries a zero one, ``"one-hot"`` each element of the output alone
+    (up to 256), and ``"missing"``, where there are several outputs, all of them but one.
 
     Every number has its own bound. An element must be within 1e-10 of JAX's, relative to itself; one that is
-    small beside others within 1e-6 and rounding, which is measured. Differences are extrapolated along lines,
-    and may be off by what is left of the series and by the rounding of the outputs that move: a report says
-    ``wrong by 3e-04, can see 1e-09``. Where the point is at a kink (``relu`` at 0, ties of ``max``) any
-    number between the slopes of both sides is right, and JAX's choice is shown beside it; steps that cross a
-    kink do not count. ``report.checks[0].taylor`` has Taylor remainders. Elements of the output that are NaN
-    or infinite count for nothing: a report says so, and is not ``ok``, where the rest agrees.
+    small compared with others, within 1e-6 plus rounding, which is measured. Differences are extrapolated
+    along lines, and may be off by the rest of the series and by the rounding of the outputs that move: a
+    report says ``wrong by 3e-04, can see 1e-09``. At a kink (``relu`` at 0, ties of ``max``) any number
+    between the slopes of the two sides is right, and the report shows JAX's choice next to it; steps that
+    cross a kink are ignored. ``report.checks[0].taylor`` has Taylor remainders. Output elements that are NaN
+    or infinite are left out; where the rest agrees, the report says so and is still not ``ok``.
 
-    ``thorough`` also compares second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with
-    each input frozen in turn, for cotangents of zeros and of single outputs, computed twice, and not
-    compiled, which of several cases is done for the first (1e-10 each). The same bits are expected of what is
-    computed twice, or numbers that differ by no more than ``nondet_tol`` of the largest gradient.
+    ``thorough`` also compares second derivatives and the gradient under ``vmap``, ``scan`` and ``remat``,
+    with each input frozen in turn, for zero, one-hot and missing cotangents, computed twice, and uncompiled
+    (of several cases, only the first). Each must agree to 1e-10, but a zero cotangent must give exactly zero.
+    A gradient that is computed twice must have the same bits, or differ by no more than ``nondet_tol`` of the
+    largest gradient.
 
     Operators whose forward casts to a narrower type than float64 cast to float64 here, and a note says so;
-    numbers that their code rounds to that type may put gradients off by 4 units in its last place.
+    constants that their code rounds to that type may put gradients off by 4 units in its last place.
 
-    The report prints as a table; ``report.ok`` is the verdict. Of an operator that declares
-    ``surrogate_ops``, the rule is judged with this smooth function as its forward, and the report says so.
+    The report prints as a table; ``report.ok`` is the verdict. The rule of an operator that declares
+    ``surrogate_ops`` is judged with that smooth function as its forward, and the report says so.
 
-    A function of arrays is called with ``args`` as they are; it is one if an argument is no shape (an int or
-    a sequence of ints), if ``argnums`` or ``only`` is given, or if it is itself a ``jax.custom_vjp`` or
-    ``jax.custom_jvp``. Keyword arguments and static ones are fixed by ``functools.partial``. It is
-    differentiated by every floating point leaf of ``args``, or of those that ``argnums`` names as in
-    ``jax.grad``; Python's floats are leaves, other leaves keep their values. Its outputs may be any pytree,
-    ``cotangents`` one of the same structure, ``None`` for an output that is left out.
+    ``target`` is taken for a function of arrays, and called with ``args`` as they are, if an argument is not
+    a shape (an int or a sequence of ints), if ``argnums`` or ``only`` is given, or if it is itself a
+    ``jax.custom_vjp`` or ``jax.custom_jvp``. Fix keyword and static arguments with ``functools.partial``. The
+    function is differentiated with respect to every floating point leaf of ``args``, or of the arguments that
+    ``argnums`` names as in ``jax.grad``; Python floats are such leaves, other leaves keep their values. Its
+    outputs may be any pytree; ``cotangents`` is then a pytree of the same structure, with ``None`` for an
+    output that is left out.
 
-    JAX's own derivative of such a function is that without the custom rules called ``only``; by default
-    without all rules but those of JAX's functions (``jax.nn.relu``), and if there are no others without
-    these. The report names them; differences judge the whole gradient. Where JAX cannot differentiate
+    JAX's own derivative of such a function is the one without the custom rules named in ``only``; by default
+    without all rules except those of JAX's functions (``jax.nn.relu``), and without these too if there are no
+    others. The report names the rules; differences judge the whole gradient. Where JAX cannot differentiate
     without the rules (a ``while`` loop, a callback), the report says so, and differences remain. With
-    ``custom_jvp``, forward mode is held against JAX's own and against reverse mode. A function that does not
-    take float64, or casts to a type of less precision, has the limits of that type. ``ArgumentError`` where
-    the function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
+    ``custom_jvp``, forward mode is compared with JAX's own and with reverse mode. A function that does not
+    take float64, or casts to a less precise type, has the limits of that type. ``ArgumentError`` where the
+    function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
     if isinstance(cotangents, str) and cotangents not in COTANGENTS:
         known = ", ".join(map(repr, COTANGENTS))
@@ -148,7 +150,7 @@ def check_gradients(
     if _is_of_arrays(target, args, argnums, only) and values is None:
         if fields:
             raise ArgumentError(
-                f"{title_of(target)}: fields are an operator's; fix keywords by functools.partial"
+                f"{title_of(target)}: fields are for operators; fix keywords with functools.partial"
             )
         return _check_function(target, args, argnums, only, settings)
     if args or values is not None:
@@ -174,7 +176,7 @@ def check_gradients(
 
 
 def check_quickly(target: type[NaryNodeOp], seed: int = 0) -> GradientReport:
-    """First derivatives of an operator with cases, on the first two of them, and a cotangent of zeros."""
+    """Check first derivatives of an operator on the first two of its cases, and with a zero cotangent."""
     return _check_cases(
         target, target.cases[:QUICK_CASES], _Settings(seed, "rules", False, cotangents="zero")
     )
@@ -245,7 +247,7 @@ def _check_case(
 
 
 def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientReport:
-    """``way_out`` says what to do where the value is not finite."""
+    """Check a node; ``way_out`` says what to do where the value is not finite."""
     graph, tape = node.graph, node.tape()
     excerpt = tape.below([node.id])
     nodes = [tape.nodes[i] for i in excerpt.inputs]
@@ -295,7 +297,7 @@ def _narrower(function: RecordedFunction) -> list[str]:
 
 
 def _failure(numbers: Callable[[], None]) -> str:
-    """Why a rule fails where the numbers of ``runtime_fields`` are not known; empty if none does."""
+    """Why a rule fails where the numbers of ``runtime_fields`` are not known; empty if none fails."""
     try:
         numbers()
     except Exception as e:  # the user's rule may raise anything
@@ -312,8 +314,8 @@ def _leaf_name(node: Node) -> str:
 def _checks(
     problem: Problem, names: Sequence[str], shapes: Sequence[Shape], settings: _Settings, way_out: str = ""
 ) -> tuple[GradientCheck, ...]:
-    """One check per input; if a rule cannot be evaluated for a witness, all checks report it, and if the
-    value is not finite those do that find nothing wrong with the rest."""
+    """One check per input. If a rule cannot be evaluated for a witness, all checks report that; if the value
+    is not finite, the checks that find nothing else wrong report that."""
     questions = [problem.first_order]
     if settings.thorough:
         questions += [problem.second_order, problem.transformed, problem.cotangents, problem.repeated]
@@ -329,12 +331,12 @@ def _checks(
             asked = _ASKED.get(question.__name__)
             problems.append(f"{asked}: {told(e)}" if asked and not isinstance(e, MGraphError) else told(e))
             if question == problem.first_order:
-                break  # the others go by what it found
+                break  # the others build on what it found
             continue
         for answer, of_input in zip(answers, known, strict=True):
             of_input.append(answer)
         if problem.undefined:
-            break  # whatever the others found, it would be NaN
+            break  # the others would find only NaN
     problem_found = "; ".join(dict.fromkeys(problems))
     checks = _accused_alone(
         [
@@ -351,8 +353,8 @@ def _checks(
 
 
 def _accused_alone(checks: Sequence[GradientCheck]) -> tuple[GradientCheck, ...]:
-    """The checks without what ``second`` says of other inputs than those whose gradients are wrong: it
-    differentiates the gradients by all inputs together."""
+    """The checks; where a first derivative is wrong, without the objections of ``second`` to inputs to which
+    no other witness objects: ``second`` differentiates the gradients with respect to all inputs together."""
     if not any({"jax", "differences"}.intersection(c.objections) for c in checks):
         return tuple(checks)
     return tuple(

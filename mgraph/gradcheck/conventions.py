@@ -1,4 +1,4 @@
-"""Conventions: what an operator promises where no derivative decides, beside what its rule gives."""
+"""Conventions: what an operator promises where no derivative decides, compared with what its rule gives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .trial import Rule, Trial
 from .witnesses.agreement import Finding, worst
 
 _LEAST = 1e-12
-"""The least difference that counts, for promises of zero."""
+"""Absolute tolerance: the difference that is allowed where zero is promised."""
 
 
 def convention_checks(cls: type[NaryNodeOp]) -> list[GradientCheck]:
-    """For each convention of an operator one check by each child that gets a gradient."""
+    """For each convention of an operator, one check for each child that gets a gradient."""
     checks = []
     with jax.enable_x64(True), jax.disable_jit():
         for convention in cls.conventions:
@@ -40,17 +40,17 @@ def convention_checks(cls: type[NaryNodeOp]) -> list[GradientCheck]:
 
 
 def trial_of(cls: type[NaryNodeOp], convention: Convention) -> Trial:
-    """What a convention says something about, to be tried by any rule."""
+    """The trial of a convention's inputs, on which any rule can be tried."""
     return Trial(cls, convention.case, convention.children)
 
 
 def keeps(rule: Rule, trial: Trial, convention: Convention) -> bool:
-    """Whether a rule gives what an operator's convention, of which ``trial`` is made, promises."""
+    """Whether a rule gives what an operator's convention promises; ``trial`` is made from the convention."""
     return not any(finding.wrong for finding in broken(rule, trial, convention))
 
 
 def broken(rule: Rule, trial: Trial, convention: Convention) -> Sequence[Finding]:
-    """For each child with a gradient where the rule is farthest from what the convention promises."""
+    """For each child with a gradient, where the rule is farthest from what the convention promises."""
     adjoint = convention.adjoint
     adjoints = [jnp.broadcast_to(jnp.asarray(adjoint, a.dtype), a.shape) for a in trial.adjoints]
     found = trial.gradients(rule, adjoints)
@@ -59,7 +59,7 @@ def broken(rule: Rule, trial: Trial, convention: Convention) -> Sequence[Finding
 
 
 def _farthest(found: Any, promised: Any) -> Finding:
-    """The worst element. NaN and infinity are met by themselves alone."""
+    """The worst element. NaN matches only NaN, and an infinity only itself."""
     met = np.isnan(found) & np.isnan(promised) | (found == promised)
     found, promised = np.where(met, 0.0, found), np.where(met, 0.0, promised)
     bound = np.nan_to_num(TOLERANCES["convention"] * np.abs(promised) + _LEAST, posinf=0.0)

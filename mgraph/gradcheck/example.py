@@ -1,5 +1,5 @@
-"""``Example``: an operator on arrays, as one case or one call of ``check_gradients`` examines it, and how it
-is recorded.
+"""``Example``: an operator and its arrays, as one case or one call of ``check_gradients`` examines them, and
+how they are recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Example:
 
     @property
     def target(self) -> Callable[..., Any]:
-        """What is called with the children: the operator, or what its case puts in its place."""
+        """What takes the children: the operator, or the function that its case puts in its place."""
         return self.case.through or self.operator
 
     @property
@@ -55,8 +55,8 @@ def record_case(
     arrays: Sequence[np.ndarray],
     element_type: str = "float64",
 ) -> tuple[Node, list[Node]]:
-    """``target`` of a case, and its children: parameters, or constants where they are integers. Leaves that
-    ``target`` makes itself, as a layer does, are of the same element type."""
+    """Record ``target`` on a case: the node, and its children, which are parameters, or constants where they
+    are integers. Leaves that ``target`` makes itself, as a layer does, have the same element type."""
     graph.set_default_element_type(element_type)
     children: list[Node] = []
     for i, array in enumerate(arrays):
@@ -75,18 +75,18 @@ def record_case(
 
 
 def _check_call(function: Callable[..., Any], children: Sequence[Node], case: Case) -> None:
-    """``ArgumentError`` where a function does not take so many children, or these fields."""
+    """``ArgumentError`` if a function does not take this many children, or these fields."""
     try:
         inspect.signature(function).bind(*children, **dict(case.fields))
     except TypeError as e:
         given = f"{len(children)} children" + (f" and the fields {list(case.fields)}" if case.fields else "")
         raise ArgumentError(f"{title_of(function)}: {e}; it was given {given}{here()}") from None
-    except ValueError:  # what is not written in Python may have no signature
+    except ValueError:  # a callable not written in Python may have no signature
         pass
 
 
 def title_of(target: Any) -> str:
-    """What reports call a target of ``check_gradients``."""
+    """The name that reports give a target of ``check_gradients``."""
     if isinstance(target, functools.partial):
         return title_of(target.func)
     return getattr(target, "__name__", type(target).__name__ if callable(target) else repr(target))

@@ -1,14 +1,14 @@
-"""``check_loss``: the gradient of a whole loss by all parameters, by rules and by JAX.
+"""``check_loss``: the gradient of a whole loss with respect to all parameters, by rules and by JAX.
 
-The two gradients by each parameter are compared twice. In float64 they must agree to 1e-10 of the gradient's
-largest element: nothing but a wrong rule can differ by more. In float32 they must agree to 1e-5, which shows
-whether the rule is computed as well as JAX computes its own. Forward and parameters are the same in all four.
+The two gradients of each parameter are compared twice. In float64 they must agree to 1e-10 of the gradient's
+largest element: only a wrong rule can differ by more. In float32 they must agree to 1e-5, which shows whether
+the rule is computed as accurately as JAX's derivative. All four share the forward and the parameters.
 
-Rounding is not a fault of a rule. A difference up to 1e-14 (in float64) or 1e-8 (in float32) of the largest
-element of the gradient by all parameters does not count, nor in float32 one up to ten times the error of
-JAX's own gradient, as measured by float64: where large terms cancel, float32 keeps few digits of what is
-left. A gradient without an element above that 1e-14 is **zero**, as that of the bias of an attention's keys
-is, to which softmax is invariant; its differences are relative to the largest element of all.
+Rounding is not the rule's fault. Differences up to 1e-14 (in float64) or 1e-8 (in float32) of the largest
+element of all parameters' gradients are ignored. So are, in float32, differences up to ten times the error of
+JAX's own gradient, as measured against float64: where large terms cancel, float32 keeps few digits of what
+is left. A gradient with no element above that 1e-14 is **zero**, such as that of the bias of an attention's
+keys, to which softmax is invariant; its differences are relative to the largest element of all gradients.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from .witnesses.recorded import widening
 log = logging.getLogger("mgraph.gradcheck")
 
 RESOLUTIONS: Mapping[str, float] = {"float64": 1e-14, "float32": 1e-8}
-"""What counts as rounding in each type, relative to the largest element of all: some 45 units in the last
-place of float64, because sums whose terms cancel are off by about one, and a tenth of a unit of float32."""
+"""What counts as rounding in each type, relative to the largest element of all gradients: some 45 units in
+the last place of float64, because sums whose terms cancel are off by about one unit, and a tenth of a unit of
+float32."""
 ROUNDING_FACTOR = 10
-"""How many times JAX's own rounding error in float32 two gradients in float32 may differ by: both have one,
-and the largest of few elements varies."""
+"""Two gradients in float32 may differ by this many times JAX's own rounding error: both have rounding errors,
+and the maximum of few elements varies."""
 
 Gradients = Mapping[str, np.ndarray]
 
@@ -50,9 +51,9 @@ def check_loss(
     float32: bool = True,
     rule_set: str = "rules",
 ) -> tuple[float, tuple[ParameterCheck, ...]]:
-    """The loss in float64, and a check of its gradient by each of ``params``, the worst first.
+    """The loss in float64, and a check of its gradient with respect to each of ``params``, the worst first.
 
-    ``record`` records the loss, a scalar, in a graph. ``float32=False`` compares in float64 alone.
+    ``record`` records the loss, a scalar, in a graph. ``float32=False`` compares in float64 only.
     ``rule_set="marian"`` judges Marian's own formulas. Matrix products are computed in full float32, also on
     devices where JAX would round their operands.
     """
@@ -80,7 +81,7 @@ def check_loss(
 
 
 def worst_first(checks: Iterable[ParameterCheck]) -> tuple[ParameterCheck, ...]:
-    """Those that failed, then the others, each by their largest difference."""
+    """The checks that failed, then the others, each group sorted by largest difference."""
     return tuple(sorted(checks, key=lambda check: (not check.ok, check.worst), reverse=True))
 
 
@@ -89,8 +90,8 @@ def parameter_check(
 ) -> ParameterCheck:
     """The check of one parameter from its absolute differences.
 
-    ``size`` is the largest element of its gradient, ``whole`` that of the gradient by all parameters;
-    ``rounding`` what numbers that operators have rounded may do in float64, as of ``Widening``.
+    ``size`` is the largest element of its gradient, ``whole`` the largest of all parameters' gradients;
+    ``rounding`` is the error in float64 due to constants that operators round, as in ``Widening``.
     """
     zero = size <= RESOLUTIONS["float64"] * whole
     scale = whole if zero else size
@@ -121,7 +122,7 @@ class _Loss:
         self._kind, self._function = kind, graph.function(record(graph))
         self._values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
         self.rounding = 0.0
-        """As of ``Widening``."""
+        """As in ``Widening``."""
         if kind is Type.float64:
             self._widen()
 
@@ -136,7 +137,7 @@ class _Loss:
         self._function, self.rounding = own.of_structure(found.structure), found.rounding
 
     def gradients(self, rule_set: str) -> tuple[float, Gradients]:
-        """The loss and its gradient by each parameter."""
+        """The loss and its gradient with respect to each parameter."""
         began = time.perf_counter()
         function = self._function.clone(derivatives=rule_set)
         with jax.enable_x64(self._kind is Type.float64), jax.default_matmul_precision("highest"):
@@ -151,7 +152,7 @@ def _value_and_gradient(function: Function[Any]) -> Callable[[Mapping[str, Any]]
 
 
 def _differences(found: Gradients, expected: Gradients) -> dict[str, float]:
-    """The largest difference by each parameter; infinite where a gradient is not finite."""
+    """The largest difference for each parameter; infinite where a gradient is not finite."""
     with np.errstate(invalid="ignore"):
         return {n: _largest(found[n].astype(np.float64) - gradient) for n, gradient in expected.items()}
 

@@ -1,4 +1,4 @@
-"""What a check of gradients found: one row per input, one number per witness; prints as a table."""
+"""What a gradient check found: one row per input, one number per witness; prints as a table."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ TOLERANCES: Mapping[str, float] = {
     "float64": 1e-10,
     "float32": 1e-5,
 }
-"""The witnesses and the largest relative difference to each. The first two know better: each of their numbers
-has a bound of its own, in ``GradientCheck.allowed``.
+"""The witnesses, and the largest relative difference allowed to each. The first two are more precise: each of
+their numbers has its own bound, in ``GradientCheck.allowed``.
 
 - ``jax``: JAX's own derivative of the same forward, element by element;
 - ``differences``: extrapolated differences of the forward, line by line;
 - ``second``: the derivative of the gradient, by the rule and by JAX, both reverse over reverse;
-- ``jit``, ``vmap``, ``scan``, ``remat``: the same rule not compiled, over a batch, in a loop, recomputed;
-- ``frozen``: the same rule with another child frozen, and nothing for a frozen child;
-- ``zero``, ``one-hot``, ``missing``: nothing for a cotangent of zeros, and JAX's derivative for one that
-  takes a single element of the outputs, or all outputs but one;
-- ``repeat``: the same bits when it is computed again, compiled and not, and on another device;
+- ``jit``, ``vmap``, ``scan``, ``remat``: the same rule uncompiled, over a batch, in a loop, recomputed;
+- ``frozen``: the same rule with another child frozen, and zero for a frozen child;
+- ``zero``, ``one-hot``, ``missing``: zero for a zero cotangent, and JAX's derivative for a cotangent of a
+  single output element, or of all outputs but one;
+- ``repeat``: the same bits when the gradient is computed again, compiled and not, and on another device;
 - ``convention``: what the operator's ``conventions`` promise at kinks and numbers that are not finite;
-- ``value``: of a JAX function, its value under differentiation and without;
-- ``forward``, ``dot``: of a JAX function, forward mode by the rule and by JAX, forward and reverse mode;
+- ``value``: for a JAX function, its value with and without differentiation;
+- ``forward``, ``dot``: for a JAX function, forward mode by the rule and by JAX; forward and reverse mode;
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
@@ -71,8 +71,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def with_rounding(allowed: Mapping[str, float], rounding: float) -> Mapping[str, float]:
-    """The limits of witnesses where rounding may put gradients off by so much, relative to the largest:
-    those that ask for the same bits, or for what is promised, stay."""
+    """The limits of witnesses where gradients may be off by ``rounding``, relative to the largest. Witnesses
+    that ask for the same bits, or for what is promised, keep their limits."""
     if not rounding:
         return allowed
     kept = ("zero", "repeat", "convention")
@@ -81,7 +81,7 @@ def with_rounding(allowed: Mapping[str, float], rounding: float) -> Mapping[str,
 
 @dataclass(frozen=True)
 class GradientCheck:
-    """The gradient by one input, held against the witnesses."""
+    """The gradient with respect to one input, compared with the witnesses."""
 
     name: str
     shape: tuple[int, ...]
@@ -90,12 +90,12 @@ class GradientCheck:
     problem: str = ""
     """Why the rule could not be evaluated, if it could not."""
     allowed: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
-    """The largest difference to each witness that counts as agreement: for those that know their error what
-    they can see."""
+    """The largest difference to each witness that counts as agreement: for a witness that knows its own
+    error, the smallest difference that it can see."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
-    """For ``jax``, ``differences``, ``convention`` where the gradient is farthest from what they expect."""
+    """For ``jax``, ``differences``, ``convention``: where the gradient is farthest from what they expect."""
     kinks: tuple[Kink, ...] = ()
-    """The kinks at the point or beside it."""
+    """The kinks at the point or near it."""
     taylor: Taylor | None = None
     """Taylor remainders along a random line."""
     example: Example | None = field(default=None, compare=False, repr=False)
@@ -108,7 +108,7 @@ class GradientCheck:
 
     @property
     def finite_difference(self) -> float:
-        """The same to central differences."""
+        """Largest difference to central differences, relative to the largest gradient."""
         return self.differences.get("differences", math.inf)
 
     @property
@@ -124,7 +124,7 @@ class GradientCheck:
 
     @property
     def verdict(self) -> str:
-        """``ok``, the problem, or which witnesses say that the rule is wrong, by how much and what they can
+        """``ok``, the problem, or which witnesses say that the rule is wrong, by how much, and what they can
         see."""
         return verdict(self.problem, self.objections, self.finding)
 
@@ -137,11 +137,11 @@ class GradientCheck:
 
 @dataclass(frozen=True)
 class ParameterCheck(GradientCheck):
-    """The gradient of a whole loss by one parameter.
+    """The gradient of a whole loss with respect to one parameter.
 
-    Differences are those of rule and JAX in ``float64`` and ``float32``, and ``rounding``, that of JAX in
-    float32 and JAX in float64, which has no limit. They are relative to ``gradient``, or, where this gradient
-    is ``zero``, to the largest element of the gradient by all parameters.
+    The differences between rule and JAX are ``float64`` and ``float32``; ``rounding``, which has no limit, is
+    the difference between JAX in float32 and JAX in float64. All are relative to ``gradient``, or, where this
+    gradient is ``zero``, to the largest element of all parameters' gradients.
     """
 
     gradient: float = 0.0
@@ -151,8 +151,8 @@ class ParameterCheck(GradientCheck):
 
     @property
     def verdict(self) -> str:
-        """``ok``; ``zero`` or ``rounding`` where that explains why it is; ``WRONG`` where float64 says so,
-        ``UNSTABLE`` where the rule is right and float32 computes it worse than JAX does."""
+        """``ok``; ``zero`` or ``rounding`` where that is why it passes; ``WRONG`` where float64 says so;
+        ``UNSTABLE`` where the rule is right but less accurate in float32 than JAX's derivative."""
         if self.objections:
             return "WRONG" if "float64" in self.objections else "UNSTABLE"
         if self.zero:
@@ -173,7 +173,7 @@ class ParameterCheck(GradientCheck):
 
 @dataclass(frozen=True)
 class GradientReport:
-    """What a check of gradients found; prints as a table."""
+    """What a gradient check found; prints as a table."""
 
     title: str
     checks: tuple[GradientCheck, ...]
@@ -202,19 +202,19 @@ class GradientReport:
 
 @dataclass(frozen=True)
 class LossReport(GradientReport):
-    """The gradients of a whole loss by all parameters; prints as a table of the ten worst.
+    """The gradients of a whole loss with respect to all parameters; prints as a table of the ten worst.
 
     Checks that failed come first, then those with the largest difference.
     """
 
     checks: tuple[ParameterCheck, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What was differentiated, such as the ``loss``; a part of the JSON."""
+    """Facts about what was differentiated, such as the ``loss``; part of the JSON."""
 
     def worst(self, witness: str) -> ParameterCheck | None:
         """The check with the largest difference in ``"float64"`` or ``"float32"``, ``None`` without one.
 
-        Checks that are decided by rounding do not count.
+        Checks that rounding decides are left out.
         """
         found = [c for c in self.checks if witness in c.differences and c.verdict != "rounding"]
         return max(found, key=lambda check: check.differences[witness], default=None)
@@ -287,12 +287,12 @@ def _three(check: GradientCheck) -> list[float | None]:
 
 
 def finite(value: Any) -> Any:
-    """The value; ``None`` for a float that is not finite, which JSON lacks."""
+    """The value; ``None`` for a float that is not finite, which JSON cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def verdict(problem: str, objections: Iterable[str], finding: Finding | None = None) -> str:
-    """``ok``, which witnesses say that the rule is wrong, and the problem."""
+    """``ok``, or which witnesses say that the rule is wrong, and the problem."""
     wrong = [witness for witness in objections if witness != "repeat"]
     found = [f"WRONG: {', '.join(wrong)}{f' ({finding})' if finding else ''}"] if wrong else []
     found += ["NOT REPEATABLE"] if "repeat" in objections else []
@@ -300,13 +300,14 @@ def verdict(problem: str, objections: Iterable[str], finding: Finding | None = N
 
 
 def problem_of(error: BaseException) -> str:
-    """What a user's operator raised, as the problem of its row: in one line, with the user's line."""
+    """The error that a user's operator raised, in one line with the place in the user's code: the problem of
+    its row."""
     line = None if isinstance(error, MGraphError) else raised_at(error)
     return f"{told(error)} ({line})" if line else told(error)
 
 
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:
-    """The columns for which there are numbers; the first two always."""
+    """The columns that have numbers; the first two always."""
     seen = {"jax", "differences"}.union(*differences)
     return [title for title, witnesses in COLUMNS.items() if seen.intersection(witnesses)]
 

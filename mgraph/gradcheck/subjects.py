@@ -1,4 +1,4 @@
-"""What is compiled to examine the compiler: operators and compositions as models have them, mapped over many
+"""What is compiled to examine the compiler: operators, and compositions as in models, mapped over many
 examples."""
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .example import record_case
 
 @dataclass(frozen=True)
 class Subject:
-    """A function of one example, mapped over many: an operator on a case, a composition on a case.
+    """A function of one example, mapped over many: an operator or a composition on a case.
 
-    ``shared`` are the children that all examples have in common, weights. ``plain`` is a function of JAX
-    arrays in place of one of nodes.
+    ``shared`` are the children that all examples have in common: weights. ``plain`` marks a function of JAX
+    arrays rather than of nodes.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Subject:
 
     @cached_property
     def _parts(self) -> list[int | None]:
-        """For each child how many numbers an example has of it, ``None`` if it is shared."""
+        """For each child, how many elements an example has; ``None`` if the child is shared."""
         return [None if i in self.shared else math.prod(s) for i, s in enumerate(self.case.shapes)]
 
     def most_rows(self, most_bytes: int) -> int:
@@ -69,8 +69,8 @@ class Subject:
         return [a if i in self.shared else a[:rows] for i, a in enumerate(arrays)]
 
     def function(self, element_type: str, rule_set: str = "rules") -> Callable[..., Any]:
-        """The function of the values of one example's children, in an element type, differentiated by a rule
-        set."""
+        """The function of one example, called with its children's values, in an element type, differentiated
+        by a rule set."""
         if self.plain:
             return self.target
         graph = ExpressionGraph(seed=1)
@@ -90,7 +90,7 @@ class Subject:
         return computed
 
     def mapped(self, element_type: str) -> Callable[..., Any]:
-        """The function of the values of all examples' children."""
+        """The function of all examples, called with their children's values."""
         axes = tuple(None if i in self.shared else 0 for i in range(len(self.case.shapes)))
         return jax.vmap(self.function(element_type), axes)
 

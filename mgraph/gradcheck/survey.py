@@ -36,14 +36,14 @@ design, and some operators let no gradient pass."""
 
 
 _LISTED = 20
-"""Operators that an error lists, at most."""
+"""The most operators that an error lists."""
 _MOST_THREADS = 8
-"""Operators that are checked at once, at most."""
+"""The most operators that are checked at the same time."""
 
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """One operator, held against the witnesses on all of its cases."""
+    """One operator, compared with the witnesses on all of its cases."""
 
     operator: str
     """Name of the node class."""
@@ -57,7 +57,7 @@ class OperatorRow:
     report: GradientReport | None = None
     """The rows of the cases."""
     failure: SmallestFailure | None = None
-    """The smallest example that was found to fail, if one was searched."""
+    """The smallest failing example that was found, if one was searched for."""
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -136,16 +136,17 @@ def check_operators(
     seed: int = 0,
     on_row: Callable[[OperatorRow], None] | None = None,
 ) -> OperatorReport:
-    """Hold the rules of operators against all witnesses, each on all of its ``cases``.
+    """Compare the rules of operators with all witnesses, each on all of its ``cases``.
 
-    ``names`` are node classes or friendly types in any case; without names, all. ``module``, a module's name
-    or the path of a Python file, stands for the operators that it defines instead of mgraph's own. An
-    operator without cases, or whose cases cannot be recorded, fails. ``quick`` takes the first two cases and
-    asks for first derivatives only, by JAX, by differences and for a cotangent of zeros: not for second
-    derivatives, transformations, frozen children, other cotangents, and repetitions. ``on_row`` sees each row
-    in turn as soon as it is complete. Operators are checked side by side, one by each core: most of the time
-    goes into compiling. ``ArgumentError`` for an unknown name, for a module that cannot be imported or that
-    has no operators, and for ``cases`` that are no tuple of them.
+    ``names`` are node classes or friendly types (case does not matter); without names, all operators are
+    checked. ``module``, a module's name or the path of a Python file, selects the operators that it defines
+    instead of mgraph's own. An operator without cases, or whose cases cannot be recorded, fails. ``quick``
+    takes the first two cases and checks only first derivatives, by JAX, by differences and for a zero
+    cotangent; it skips second derivatives, transformations, frozen children, other cotangents, repetitions
+    and conventions. ``on_row`` is called with each row, in order, as soon as it is complete. Operators are
+    checked in parallel, one per core: most of the time goes into compiling. ``ArgumentError`` for an unknown
+    name, for a module that cannot be imported or that has no operators, and for ``cases`` that are not a
+    tuple of cases.
     """
     chosen = chosen_operators(names, module)
     check = functools.partial(check_operator, seed=seed, quick=quick)
@@ -155,8 +156,8 @@ def check_operators(
 def rows_of(
     check: Callable[[T], Row], each: Iterable[T], on_row: Callable[[Row], None] | None, *, side_by_side: bool
 ) -> tuple[Row, ...]:
-    """The row that ``check`` makes of each, one by each core at once if ``side_by_side``; ``on_row`` sees
-    them in turn as soon as they are complete."""
+    """The row that ``check`` makes of each item, in parallel, one per core, if ``side_by_side``; ``on_row``
+    is called with the rows in order, as soon as each is complete."""
     rows = []
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         for row in (pool.map if side_by_side else map)(check, each):
@@ -167,7 +168,7 @@ def rows_of(
 
 
 def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:
-    """The operators that ``check_operators`` checks for these arguments, with its errors."""
+    """The operators that ``check_operators`` checks for these arguments; raises its errors."""
     chosen = _chosen(names, own_operators() if module is None else _of_module(module))
     for cls in chosen:
         check_declared(cls)
@@ -192,7 +193,7 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
 
 
 def with_failures(report: OperatorReport, seconds: float = SECONDS) -> OperatorReport:
-    """The report with the smallest failure of each wrong operator, for which it is searched that long."""
+    """The report with the smallest failure of each wrong operator; each search takes at most ``seconds``."""
     return replace(report, rows=tuple(_with_failure(row, seconds) for row in report.rows))
 
 
@@ -204,7 +205,7 @@ def _with_failure(row: OperatorRow, seconds: float) -> OperatorRow:
 
 
 def own_operators() -> list[Operator]:
-    """mgraph's operators, by file and name."""
+    """mgraph's operators, sorted by module and name."""
     for found in pkgutil.iter_modules(ops.__path__):
         importlib.import_module(f"{ops.__name__}.{found.name}")
     return _defined_in(lambda name: name.startswith(f"{ops.__name__}."))
@@ -212,7 +213,7 @@ def own_operators() -> list[Operator]:
 
 def _of_module(name: str) -> list[Operator]:
     name = text("module, the name of a module or a Python file,", name)
-    # A file is run again each time: it may have changed since the last.
+    # A file is run again each time: it may have changed since the last run.
     stale = set(_subclasses(NaryNodeOp)) if name.endswith(".py") else set()
     module = _imported(name)
     found = [cls for cls in _defined_in(lambda other: other == module.__name__) if cls not in stale]
@@ -222,7 +223,7 @@ def _of_module(name: str) -> list[Operator]:
 
 
 def _imported(name: str) -> Any:
-    """The module of this name, or in the file of this path; the present folder is searched first."""
+    """The module of this name, or the one in this file; the current folder is searched first."""
     path, is_file = Path(name), name.endswith(".py")
     try:
         if not is_file:
@@ -231,7 +232,7 @@ def _imported(name: str) -> Any:
             return importlib.import_module(name)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
-            raise ArgumentError(f"{name} is no Python file")
+            raise ArgumentError(f"{name} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
@@ -244,8 +245,8 @@ def _imported(name: str) -> Any:
 
 
 def _line_in(module: str, error: BaseException) -> str:
-    """`` (file:line)`` of the last line of a module that an error passed through; nothing if there is none,
-    or if the error says it."""
+    """`` (file:line)`` of the last line of a module that an error passed through; empty if there is none, or
+    if the error already says it."""
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -29,20 +29,21 @@ from .witnesses.contraction import Values, adjoint_draws
 from .witnesses.recorded import RecordedFunction, wide
 
 Rule = Callable[..., Any]
-"""A ``backward_ops``, or a change of it."""
+"""A ``backward_ops``, or a variant of it."""
 Gradients = tuple[np.ndarray, ...]
 """One per floating point leaf."""
 
 _DIRECTIONS = 3
 _STEP = 2e-4
 _PLACES, _WEIGHTS = (-2.0, -1.0, 1.0, 2.0), (1 / 12, -8 / 12, 8 / 12, -1 / 12)
-"""Steps to the places of a five-point difference, and their weights."""
+"""The sample points of a five-point difference, in steps, and their weights."""
 
 
 class Trial:
-    """Gradients of one case by any rule, at once: nothing is compiled, the forward is computed once.
+    """Gradients of one case by any rule, quickly: nothing is compiled, and the forward is computed once.
 
-    ``arrays`` are the values of the children. In ``float64`` everything is, as in ``check_gradients``.
+    ``arrays`` are the values of the children. With element type ``float64`` everything is computed in it, as
+    in ``check_gradients``.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Trial:
 
     @property
     def values(self) -> Values:
-        """The outputs as a function of the leaves, by the rule that is being tried."""
+        """The outputs as a function of the leaves, with the rule that is being tried."""
         return self._values
 
     def _outputs(self, rule_set: str) -> Callable[[list[jax.Array]], list[Any]]:
@@ -89,7 +90,7 @@ class Trial:
 
     @cached_property
     def _reverse(self) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-        """The outputs, and what gives the gradients by whatever rule there is when it is called."""
+        """The outputs, and the pullback, which uses the rule in place at the time of the call."""
         return jax.vjp(self._outputs("rules"), self.point)
 
     @cached_property
@@ -104,7 +105,7 @@ class Trial:
         return all(bool(jnp.isfinite(v).all()) for v in self._reverse[0])
 
     def being(self, rule: Rule, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)`` while ``rule`` is that of the operator."""
+        """``function(*args)``, with ``rule`` in place of the operator's own."""
         own = self._tried.tried
         self._tried.tried = rule
         try:
@@ -120,7 +121,7 @@ class Trial:
 
     @cached_property
     def own_gradients(self) -> Gradients:
-        """Those by the operator's own rule."""
+        """The gradients by the operator's own rule."""
         return self.gradients(self._own)
 
     # -- the witnesses
@@ -139,7 +140,7 @@ class Trial:
 
     @cached_property
     def _measured(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each leaf some directions, and the slopes of the contracted output along them."""
+        """For each leaf, some directions and the slopes of the contracted output along them."""
         outputs = self._outputs("jax")
 
         def loss(i: int, moved: Any) -> Any:
@@ -173,7 +174,7 @@ class Trial:
         }
 
     def second_order(self, rule: Rule) -> float:
-        """The largest relative difference of second derivatives, by leaves and adjoints, to JAX's."""
+        """The largest relative difference to JAX's second derivatives with respect to leaves and adjoints."""
         found, expected = self.being(rule, self._curvature, "rules"), self._curvature_by_jax
         scale = max(float(np.max(np.abs(e), initial=0.0)) for e in expected)
         return max(relative(f, e, max(scale, 1e-12)) for f, e in zip(found, expected, strict=True))
@@ -218,7 +219,7 @@ class Trial:
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Inside, code that depends on the platform does as on platforms that it does not name."""
+    """Inside, platform-dependent code takes its default branch: the one for platforms not named."""
     own = jax.lax.platform_dependent
 
     def default_first(*args: Any, default: Any = None, **branches: Any) -> Any:
@@ -233,9 +234,9 @@ def elsewhere() -> Iterator[None]:
 
 @functools.cache
 def _stand_in(cls: Any) -> Any:
-    """The class of an operator whose rule is the attribute ``tried``: one class for all that is tried."""
+    """A subclass of an operator whose rule is the attribute ``tried``; all rules that are tried share it."""
 
-    @functools.wraps(cls.backward_ops)  # for the messages about a rule that takes other arguments
+    @functools.wraps(cls.backward_ops)  # for messages about a rule that takes other arguments
     def backward_ops(self: Any, *args: Any) -> Any:
         return type(self).tried(self, *args)
 
@@ -256,7 +257,7 @@ def _replaced(excerpt: Excerpt, cls: Any, stand_in: Any) -> Excerpt:
 def _as_recorded(
     excerpt: Excerpt, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray]
 ) -> Values:
-    """``RecordedFunction`` in the types that were recorded."""
+    """Like ``RecordedFunction``, but in the recorded types."""
 
     def values(point: Any, rule_set: str, frozen: int | None) -> Any:
         known: list[Any] = list(leaves)

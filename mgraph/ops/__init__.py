@@ -1,1 +1,1 @@
-"""The operators, one file per family: each node operator with the function that users call beside it."""
+"""The operators, one file per family: each node operator next to the function that users call."""

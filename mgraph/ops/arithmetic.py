@@ -133,7 +133,7 @@ def negate(x: Node) -> Node:
 
 
 def sum_of(op: str, x: Node | Sequence[Node]) -> Node:
-    """``x`` itself, or the sum of a list of nodes, to which the function ``op`` is then applied."""
+    """``x`` itself, or the sum of a list of nodes, as the operand of the function ``op``."""
     if isinstance(x, Node):
         return x
     terms = x if isinstance(x, Sequence) else [x]
@@ -147,13 +147,13 @@ def plus(a: Operand, b: Operand) -> Node: ...
 @overload
 def plus(a: Sequence[Node]) -> Node: ...
 def plus(a: Any, b: Any = None) -> Node:
-    """``a + b``, of which one may be a number, or ``plus(nodes)``: the sum of a list of nodes.
+    """``a + b``, one of which may be a number, or ``plus(nodes)``: the sum of a list of nodes.
 
-    Adding 0 returns the node itself, and so does a list of one.
+    Adding 0 returns the node itself, and so does a list of one node.
 
     Shape: broadcast of all.
-    Gradient: ``adj`` by each.
-    Differs: Marian takes a list of one only, and aborts on more.
+    Gradient: ``adj`` for each.
+    Differs: Marian takes only a list of one node, and aborts on more.
     Source: Marian, ``operator+`` and ``plus``.
     """
     if b is None:
@@ -167,10 +167,10 @@ def plus(a: Any, b: Any = None) -> Node:
 
 
 def minus(a: Any, b: Any) -> Node:
-    """``a - b``, of which one may be a number. ``x - 0`` is ``x`` itself, ``0 - x`` is ``-x``.
+    """``a - b``, one of which may be a number. ``x - 0`` is ``x`` itself, ``0 - x`` is ``-x``.
 
     Shape: broadcast of both.
-    Gradient: ``adj`` by ``a``, ``-adj`` by ``b``.
+    Gradient: ``adj`` for ``a``, ``-adj`` for ``b``.
     Source: Marian, ``operator-``.
     """
     if is_number(b):
@@ -182,10 +182,10 @@ def minus(a: Any, b: Any) -> Node:
 
 
 def mult(a: Any, b: Any) -> Node:
-    """``a * b``, element by element, of which one may be a number. Multiplying by 1 returns the node itself.
+    """``a * b``, element by element; one of them may be a number. Multiplying by 1 returns the node itself.
 
     Shape: broadcast of both.
-    Gradient: ``adj b`` by ``a``, ``adj a`` by ``b``.
+    Gradient: ``adj b`` for ``a``, ``adj a`` for ``b``.
     Source: Marian, ``operator*``.
     """
     if is_number(a):
@@ -197,13 +197,13 @@ def mult(a: Any, b: Any) -> Node:
 
 
 def div(a: Any, b: Any) -> Node:
-    """``a / b``, of which one may be a number.
+    """``a / b``, one of which may be a number.
 
-    By a number ``c`` it is multiplication by ``1 / c``, as in Marian, which rounds differently. A numerator
-    that is a number is a new constant each time, so that two such nodes are never merged.
+    Division by a number ``c`` multiplies by ``1 / c``, as in Marian; this rounds differently from a division.
+    A number as the numerator becomes a new constant each time, so two such nodes are never merged.
 
     Shape: broadcast of both.
-    Gradient: ``adj / b`` by ``a``, ``-adj y / b`` by ``b``.
+    Gradient: ``adj / b`` for ``a``, ``-adj y / b`` for ``b``.
     Source: Marian, ``operator/``.
     """
     if is_number(b):
@@ -239,7 +239,7 @@ class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
-        # Where both are -inf there is no gradient, rather than that of -inf + inf.
+        # Where both are -inf the gradient is 0, not the NaN of -inf + inf.
         some = jnp.maximum(a, b) != -jnp.inf
         difference = jnp.where(some, a - b, 0)
         adj = jnp.where(some, adj, 0)
@@ -250,7 +250,7 @@ def logaddexp(a: Node, b: Node) -> Node:
     """``log(exp(a) + exp(b))`` without overflow.
 
     Shape: broadcast of both.
-    Gradient: ``adj sigmoid(a - b)`` by ``a``, ``adj sigmoid(b - a)`` by ``b``.
+    Gradient: ``adj sigmoid(a - b)`` for ``a``, ``adj sigmoid(b - a)`` for ``b``.
     Source: Marian, ``logaddexp``.
     """
     return LogAddExpNodeOp(a, b)
@@ -263,7 +263,7 @@ _TIES = (
         gradients=([0, math.nan, math.nan], [1, math.nan, math.nan]),
     ),
 )
-"""Ties go to the second; NaN goes to both."""
+"""The gradient of a tie goes to the second operand; NaN goes to both."""
 
 
 class MaximumNodeOp(ElementBinaryNodeOp):
@@ -299,22 +299,22 @@ def _number_first(op: str, a: Any, b: Any) -> tuple[Node, Node]:
 def maximum(a: Operand, b: Operand) -> Node:
     """The larger of ``a`` and ``b``, element by element; one of them may be a number.
 
-    A number counts as the first in either order, so ``maximum(x, 0)`` has gradient 1 at ``x = 0``, unlike
+    A number is the first operand in either order, so ``maximum(x, 0)`` has gradient 1 at ``x = 0``, unlike
     ``relu``.
 
     Shape: broadcast of both.
-    Gradient: ``adj`` to ``a`` where ``a > b``, else to ``b``: ties go to the second.
+    Gradient: ``adj`` for ``a`` where ``a > b``, else for ``b``: ties go to the second operand.
     Source: Marian, ``maximum``.
     """
     return MaximumNodeOp(*_number_first("maximum", a, b))
 
 
 def minimum(a: Operand, b: Operand) -> Node:
-    """The smaller of ``a`` and ``b``, element by element; one of them may be a number, and counts as the
-    first in either order.
+    """The smaller of ``a`` and ``b``, element by element; one of them may be a number, which is the first
+    operand in either order.
 
     Shape: broadcast of both.
-    Gradient: ``adj`` to ``a`` where ``a < b``, else to ``b``: ties go to the second.
+    Gradient: ``adj`` for ``a`` where ``a < b``, else for ``b``: ties go to the second operand.
     Source: Marian, ``minimum``.
     """
     return MinimumNodeOp(*_number_first("minimum", a, b))

@@ -1,4 +1,4 @@
-"""Attention by dot products, as one node; that of recurrent decoders, by sums, is ``att_ops``."""
+"""Dot-product attention as one node; the additive attention of recurrent decoders is ``att_ops``."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .reduce import divisor, exponentials, largest
 T = TypeVar("T")
 
 FLASH_LENGTH = 128
-"""From how many places on cuDNN's flash attention is faster than our own rule: on an H200, for 8,192 words
-and 16 heads of 64 features. With 32 places it takes three times as long, with 1,024 a third."""
+"""From this many places on, cuDNN's flash attention is faster than our own rule, measured on an H200 with
+8,192 words and 16 heads of 64 features. With 32 places it takes three times as long, with 1,024 a third."""
 
 
 class DotProductAttentionNodeOp(FloatNodeOp):
-    """Children: queries, keys, values, then a mask if ``masked`` and a dropout mask if ``dropped``. The rule
-    recomputes the weights; within one program XLA does that once. Like that of softmax, it divides by the
-    weights' computed sum.
+    """Children: queries, keys, values, then a mask if ``masked`` and a dropout mask if ``dropped``. The
+    backward rule recomputes the weights; within one program XLA computes them once. Like softmax's rule, it
+    divides by the weights' computed sum.
     """
 
     type = "dot_product_attention"
     stored_by_loops = True
     scale: float
-    """A number known while a program is made, as the kernels of GPUs need."""
+    """A number that is known while a program is made, as GPU kernels require."""
     masked: bool = False
     hiding: bool = False
-    """Whether all that a mask does is to hide places."""
+    """Whether the mask does nothing but hide places."""
     dropped: bool = False
     cases = (
         Case((2, 3, 4), (2, 5, 4), (2, 5, 3), scale=0.5),
@@ -83,8 +83,8 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return *by_operands, *self._mask_gradients(*given)
 
     def _by_kernel(self, plain: Callable[..., Any], kernel: Callable[..., Any], *args: Array) -> Any:
-        """By the kernel where there may be one and it is faster: for 16-bit numbers and long sentences, with
-        no mask that adds to scores and no dropout, over one batch and heads."""
+        """The result of ``kernel`` where it is supported (16-bit numbers, equal batch and head axes, no
+        dropout, no mask that adds to scores) and faster (long sentences), else of ``plain``."""
         *_, query, keys, values = args[: len(args) - self.masked - self.dropped]
         batches = {x.shape[:-2] for x in (query, keys, values)}
         added = self.masked and not self.hiding
@@ -101,7 +101,7 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return matmul(kept, values, False, False).astype(query.dtype)
 
     def _weights(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> tuple[Array, Array]:
-        """``softmax(scale query keys^T + mask)`` in its accumulation type, and the weights after dropout in
+        """``softmax(scale query keys^T + mask)`` in the accumulation type, and the weights after dropout in
         the type of ``query``."""
         _, powers, total = exponentials(self._scores(query, keys, masks), -1)
         weights = powers / total
@@ -137,7 +137,7 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return tuple(gradient.astype(query.dtype) for gradient in gradients)
 
     def _slopes(self, weights: Array, adj: Array, values: Array, masks: tuple[Array, ...]) -> Array:
-        """The gradient by the scores, after ``scale`` and mask."""
+        """The gradient for the scores, after ``scale`` and mask."""
         by_weights = matmul(adj, values, False, True)
         if self.dropped:
             by_weights = _from_that_of_largest(weights, by_weights * accumulable(masks[-1]))
@@ -150,11 +150,11 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return flash_attention(query, keys, values, mask[0] == 0 if mask else None, self.scale)
 
     def _flash_value(self, *operands: Array) -> Array:
-        """By the call that the gradients need: in one program XLA makes it once for both."""
+        """The value, from the call that the gradients need: within one program XLA makes it once for both."""
         return self._flash_with_pull(*operands)[0]
 
     def _flash_gradients(self, adj: Array, *operands: Array) -> tuple[Array, ...]:
-        """The gradients by the kernel's own rule, which stores no weights either."""
+        """The gradients from the kernel's own rule, which stores no weights either."""
         _, pull = self._flash_with_pull(*operands)
         gradients: tuple[Array, ...] = pull(adj)
         return gradients
@@ -166,8 +166,8 @@ class DotProductAttentionNodeOp(FloatNodeOp):
 
 
 def _from_that_of_largest(weights: Array, by_weights: Array) -> Array:
-    """``by_weights`` minus that by the largest weight, which becomes 0. Where that weight is 1, so is its
-    slope; it would not be, were the processor to subtract the mean from a product that is not yet rounded.
+    """``by_weights`` minus its element for the largest weight, which becomes 0. Where that weight is 1, its
+    slope is then 0, too, even if the processor subtracts the mean from a product that is not yet rounded.
     """
     top = jnp.where(weights < largest(weights, -1), -jnp.inf, by_weights)
     most = jnp.max(top, -1, keepdims=True, initial=-jnp.inf)
@@ -251,7 +251,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         return (y / total).astype(query.dtype)
 
     def backward_ops(self, adj: Array, y: Array, query: Array, used: Array, *others: Array) -> Gradients:
-        # What is not read may hold anything: none of it comes in, and no NaN of what is read goes there.
+        # A part that is not read may hold anything: it affects no gradient, and no NaN reaches its gradients.
         read, parts, ends = [], [], [0]
         used = as_positions(used)
         for keys, values, mask in self._by_part(others):
@@ -272,7 +272,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         )
 
     def _scores(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> Array:
-        """-inf where nothing is read, although the product of an infinite query and 0 is NaN."""
+        """The scores; -inf where nothing is read, although the product of an infinite query and 0 is NaN."""
         return jnp.where(masks[0] == -jnp.inf, -jnp.inf, super()._scores(query, keys, masks))
 
     def _by_part(self, others: Sequence[T]) -> list[tuple[T, ...]]:
@@ -280,7 +280,8 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         return [tuple(others[i :: self.parts]) for i in range(self.parts)]
 
     def _attended(self, query: Array, keys: Array, values: Array, mask: Array) -> tuple[Array, Array, Array]:
-        """The maximum of the scores, the sum of their powers, and that of the values, weighted by them."""
+        """The maximum of the scores, the sum of their exponentials, and the sum of the values weighted by
+        the exponentials."""
         scores = matmul(query, keys, False, True) * self.scale + accumulable(mask)
         top = largest(scores, -1)
         _, powers, total = exponentials(scores, -1)
@@ -297,18 +298,18 @@ def _together(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, 
 def cached_attention(
     query: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]
 ) -> Node:
-    """``dot_product_attention`` to keys and values that are kept in parts, of which the last may be unused.
+    """``dot_product_attention`` to keys and values that are kept in parts, the last of which may be unused.
 
-    With ``n_i`` places in part i, place p of all is place ``p - (n_1 + ... + n_(i-1))`` of part i. ``used``:
-    integers of any shape, the largest of which is the last place in use. Later parts are not read: like
-    masked places they do not count. ``masks``: added to the scores, one for each part. ``ArgumentError``
-    unless there are as many of each; ``ShapeError`` if shapes do not fit, or if parts differ in more than the
-    number of places.
+    With ``n_i`` places in part i, place p overall is place ``p - (n_1 + ... + n_(i-1))`` of part i. ``used``:
+    integers of any shape; the largest is the last place in use. Parts beyond that place are not read, as if
+    they were masked. ``masks``: added to the scores, one for each part. ``ArgumentError`` unless there are as
+    many keys as values and masks, and at least one; ``ShapeError`` if shapes do not fit, or if parts differ
+    in more than the number of places.
 
     Shape: (..., m, k), any, and for part i (..., n_i, k), (..., n_i, v) and (..., m, n_i) to (..., m, v); the
     axes before them broadcast.
-    Gradient: as ``dot_product_attention`` to all parts at once; 0 by those that are not read.
-    Source: no twin in Marian, whose caches grow by a step at a time.
+    Gradient: as ``dot_product_attention`` to all parts at once; 0 for parts that are not read.
+    Source: no counterpart in Marian, whose caches grow by one step at a time.
     """
     keys, values, masks = (nodes_in("cached_attention", part) for part in (keys, values, masks))
     if not keys or len({len(keys), len(values), len(masks)}) > 1:
@@ -332,20 +333,20 @@ def dot_product_attention(
     """``(softmax(scale query keys^T + mask) * d) values``: for each query the mean of the values, weighted by
     how well their keys fit.
 
-    ``mask``: added to the scores, of a shape that broadcasts to (..., m, n), such as 0 to attend and a very
-    low number not to. ``hiding``: whether it is made of these two numbers only. ``dropout``: a probability to
-    draw ``d`` with, or ``d`` itself, as for ``dropout``; each weight is dropped independently. ``scale``:
-    ``1 / sqrt(k)`` by default. Scores and softmax are computed in float32 for 16-bit nodes.
+    ``mask``: added to the scores, of a shape that broadcasts to (..., m, n); for example 0 to attend and a
+    very low number not to. ``hiding``: whether the mask holds only two such numbers. ``dropout``: a
+    probability to draw ``d`` with, or ``d`` itself, as for ``dropout``; each weight is dropped independently.
+    ``scale``: ``1 / sqrt(k)`` by default. Scores and softmax are computed in float32 for 16-bit nodes.
 
-    On CUDA cuDNN's flash attention computes the value and the gradients by ``query``, ``keys`` and
-    ``values``, for 16-bit nodes without dropout, of four axes and equal batches, with at least 128 keys and
-    no mask or one that is ``hiding``, where JAX has it for the shapes. ``ShapeError`` if depths, numbers of
+    On CUDA, cuDNN's flash attention computes the value and the gradients for ``query``, ``keys`` and
+    ``values``, for 16-bit nodes with four axes and equal batches, without dropout, with at least 128 keys
+    and with no mask or a ``hiding`` one, if JAX supports the shapes. ``ShapeError`` if depths, numbers of
     keys and values, or batches do not fit.
 
     Shape: (..., m, k), (..., n, k) and (..., n, v) to (..., m, v); the axes before them broadcast.
-    Gradient: with p the weights and ``u = d (adj values^T)``, ``s = p (u - sum(p u))`` by ``mask``,
-    ``scale s keys`` by ``query``, ``scale s^T query`` by ``keys``, ``(p d)^T adj`` by ``values``.
-    Source: Vaswani et al. 2017; no twin in Marian, whose ``MultiHead`` composes it.
+    Gradient: with p the weights and ``u = d (adj values^T)``, ``s = p (u - sum(p u))`` for ``mask``,
+    ``scale s keys`` for ``query``, ``scale s^T query`` for ``keys``, ``(p d)^T adj`` for ``values``.
+    Source: Vaswani et al. 2017; no counterpart in Marian, whose ``MultiHead`` composes it.
     """
     name = "dot_product_attention"
     batch, rows, depth = _split(node(name, query))

@@ -53,7 +53,7 @@ def _blocks(x: Array, count: int) -> list[Array]:
 
 
 def _sums(*operands: Array) -> list[Array]:
-    """The four blocks of a sum, split before they are added, so that XLA vectorizes what follows."""
+    """The four blocks of a sum, split before the addition, so that XLA vectorizes what follows."""
     blocks = zip(*(_blocks(x, 4) for x in operands), strict=True)
     return [sum(parts[1:], parts[0]) for parts in blocks]
 
@@ -93,7 +93,7 @@ class GRUFastNodeOp(CellNodeOp):
         return dstate, dx, ds, ds if self.final else dx, *dmask
 
     def _gates(self, xW: Array, sU: Array, b: Array) -> tuple[Array, ...]:
-        """Reset and update gate, candidate, and what the reset gate is multiplied with."""
+        """Reset and update gate, candidate, and the factor that the reset gate multiplies."""
         (xr, xz, xh), (sr, sz, s), (br, bz, bh) = (_blocks(v, 3) for v in (xW, sU, b))
         r, z = sigmoid(xr + sr + br), sigmoid(xz + sz + bz)
         if self.final:
@@ -110,9 +110,9 @@ def gru_ops(state: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None, 
     keeps the old state where it is 0. ``ShapeError`` if the blocks do not fit the state.
 
     Shape: state (..., batch, d), xW and sU (..., batch, 3 d), b (1, 3 d), mask (batch, 1) to (..., batch, d).
-    Gradient: with ``d = adj mask``: ``d z + adj (1 - mask)`` by ``state``, and by the blocks of xW, sU and b
-    those of z ``d (state - h) z (1 - z)``, of h ``e = d (1 - z) (1 - h^2)`` (``r e`` by sU, and by b if
-    ``final``), of r ``e sU r (1 - r)`` (``e (sU + b) r (1 - r)`` if ``final``).
+    Gradient: with ``d = adj mask``: ``d z + adj (1 - mask)`` for ``state``; for the blocks of xW, sU and b
+    ``d (state - h) z (1 - z)`` in z, ``e = d (1 - z) (1 - h^2)`` in h (``r e`` for sU, and for b if
+    ``final``) and ``e sU r (1 - r)`` in r (``e (sU + b) r (1 - r)`` if ``final``).
     Source: Cho et al. 2014; Marian, ``gruOps``.
     """
     children = (state, xW, sU, b) if mask is None else (state, xW, sU, b, mask)
@@ -152,7 +152,7 @@ def lstm_ops_c(cell: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None
     the old cell where it is 0. ``ShapeError`` if the blocks do not fit the cell.
 
     Shape: cell (..., batch, d), xW and sU (..., batch, 4 d), b (1, 4 d), mask (batch, 1) to (..., batch, d).
-    Gradient: with ``d = adj mask`` and ``s = sigmoid``: ``d s(f) + adj (1 - mask)`` by ``cell``; by the
+    Gradient: with ``d = adj mask`` and ``s = sigmoid``: ``d s(f) + adj (1 - mask)`` for ``cell``; for the
     blocks of xW, sU and b alike ``d cell s(f) (1 - s(f))`` in f, ``d tanh(g) s(i) (1 - s(i))`` in i and
     ``d s(i) (1 - tanh(g)^2)`` in g.
     Source: Hochreiter and Schmidhuber 1997; Marian, ``lstmOpsC``.
@@ -184,8 +184,8 @@ def lstm_ops_o(cell: Node, xW: Node, sU: Node, b: Node) -> Node:
     Errors as for ``lstm_ops_c``.
 
     Shape: cell (..., batch, d), xW and sU (..., batch, 4 d), b (1, 4 d) to (..., batch, d).
-    Gradient: with ``s = sigmoid(o)``: ``adj s (1 - tanh(cell)^2)`` by ``cell``; by the block o of xW, sU and
-    b alike ``adj tanh(cell) s (1 - s)``.
+    Gradient: with ``s = sigmoid(o)``: ``adj s (1 - tanh(cell)^2)`` for ``cell``; for the block o of xW, sU
+    and b alike ``adj tanh(cell) s (1 - s)``.
     Source: Hochreiter and Schmidhuber 1997; Marian, ``lstmOpsO``.
     """
     return LSTMOutputNodeOp(cell, xW, sU, b)
@@ -222,7 +222,7 @@ def att_ops(va: Node, context: Node, state: Node) -> Node:
 
     Shape: va (d, 1), context (words, batch, d) and state (1, batch, d) or (beam, 1, batch, d) to
     (beam, 1, words, batch), with beam 1 for the former.
-    Gradient: ``adj va (1 - t^2)`` by ``context`` and ``state``, ``adj t`` by ``va``, with
+    Gradient: ``adj va (1 - t^2)`` for ``context`` and ``state``, ``adj t`` for ``va``, with
     ``t = tanh(context + state)``.
     Differs: Marian's gradients are right only where beam is 1.
     Source: Bahdanau et al. 2015; Marian, ``attOps``.
@@ -262,7 +262,7 @@ def highway(y: Node | str, x: Node, t: Node | None = None) -> Node:
     (d, d) and ``_b`` (1, d), ``{prefix}_highway_d1_W`` and ``_b``, for d features.
 
     Shape: broadcast of all.
-    Gradient: ``adj s`` by ``y``, ``adj (1 - s)`` by ``x``, ``adj s (1 - s) (y - x)`` by ``t``.
+    Gradient: ``adj s`` for ``y``, ``adj (1 - s)`` for ``x``, ``adj s (1 - s) (y - x)`` for ``t``.
     Source: Srivastava et al. 2015; Marian, ``highway``.
     """
     if isinstance(y, str):

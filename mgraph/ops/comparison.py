@@ -1,4 +1,4 @@
-"""Comparisons and logic: 1 where they hold and 0 elsewhere, in the children's own element type. No gradient.
+"""Comparisons and logic: 1 where they hold and 0 elsewhere, in the children's element type. No gradient.
 
 As in Marian ``ge`` is "not less", ``le`` "not greater" and ``ne`` "not equal", and equal is "neither less
 nor greater": with NaN ``eq``, ``ge`` and ``le`` give 1. ``<``, ``<=``, ``>`` and ``>=`` on nodes are these
@@ -180,7 +180,7 @@ def logical_and(a: Node, b: Node) -> Node:
 
     Shape: broadcast of both.
     Gradient: none.
-    Source: nGraph, ``And``; no twin in Marian.
+    Source: nGraph, ``And``; no counterpart in Marian.
     """
     return LogicalAndNodeOp(a, b)
 
@@ -190,7 +190,7 @@ def logical_or(a: Node, b: Node) -> Node:
 
     Shape: broadcast of both.
     Gradient: none.
-    Source: nGraph, ``Or``; no twin in Marian.
+    Source: nGraph, ``Or``; no counterpart in Marian.
     """
     return LogicalOrNodeOp(a, b)
 
@@ -200,7 +200,7 @@ def logical_xor(a: Node, b: Node) -> Node:
 
     Shape: broadcast of both.
     Gradient: none.
-    Source: nGraph, ``Xor``; no twin in Marian.
+    Source: nGraph, ``Xor``; no counterpart in Marian.
     """
     return LogicalXorNodeOp(a, b)
 
@@ -210,6 +210,6 @@ def logical_not(x: Node) -> Node:
 
     Shape: that of ``x``.
     Gradient: none.
-    Source: nGraph, ``Not``; no twin in Marian.
+    Source: nGraph, ``Not``; no counterpart in Marian.
     """
     return LogicalNotNodeOp(x)

@@ -1,4 +1,4 @@
-"""Convolution over height and width, and the layout it takes sentences in: Marian's, which is cuDNN's.
+"""Convolution over height and width, and the layout it takes sentences in: cuDNN's, as in Marian.
 
 Images are (batch, channels, height, width). A batch of sentences, (time, batch, embedding), becomes images
 with one channel, as high as the sentences are long and as wide as an embedding: ``convert2cudnn_format``.
@@ -58,7 +58,7 @@ class ConvolutionOp(WindowNodeOp):
         )  # fmt: skip
 
     def _by_kernel(self, adj: Array, x: Array, kernel: Array) -> Array:
-        """x convolved with the adjoint, dilated by the strides, as the kernel; summed over the batch."""
+        """x convolved with the adjoint as a kernel, dilated by the strides; summed over the batch."""
         pads = [
             (low, k - n - low + (count - 1) * stride)
             for k, n, count, stride, (low, _) in zip(
@@ -89,10 +89,10 @@ def convolution(
 
     Shape: (batch, kernels, h, w) with ``h = (height + 2 pad_height - kernel height) // stride_height + 1``,
     likewise w.
-    Gradient: by x ``adj`` convolved with the flipped kernel; by the kernel x convolved with ``adj``; by the
-    bias the sum of ``adj`` over batch, height and width.
-    Differs: Marian reads the kernel's memory as (kernels, channels, height, width) whatever its shape says,
-    the same where one of the two is 1, as in its models; a larger kernel of Marian's must be reordered.
+    Gradient: for x, ``adj`` convolved with the flipped kernel; for the kernel, x convolved with ``adj``; for
+    the bias, the sum of ``adj`` over batch, height and width.
+    Differs: Marian reads the kernel's memory as (kernels, channels, height, width) whatever its shape says.
+    The orders agree if there is one kernel or one channel, as in its models; other kernels must be reordered.
     Source: Marian, ``ConvolutionOp``, in builds with cuDNN.
     """
     children = [node("convolution", child) for child in (x, kernel, bias)]

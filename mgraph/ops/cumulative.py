@@ -63,14 +63,14 @@ def _directions(op: str, reverse: bool, exclusive: bool) -> dict[str, bool]:
 
 
 def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Running sums along ``axis``: the j-th is over elements up to j, or before j if ``exclusive``.
+    """Running sums along ``axis``: the j-th is over the elements up to j, or before j if ``exclusive``.
 
     ``reverse`` sums from the end.
 
     Shape: that of ``x``.
     Gradient: ``cumsum(adj)`` in the other direction, exclusive if this one is.
-    Differs: Marian's gradient of an exclusive sum is 0 on the CPU, in the rule set ``"marian"`` too; its sums
-    on the CPU are right only where the first axis has the size of the last.
+    Differs: Marian's gradient of an exclusive sum is 0 on the CPU, and so it is in the rule set ``"marian"``.
+    Its sums on the CPU are right only if the first axis has the size of the last.
     Source: Marian, ``cumsum``.
     """
     axis = axis_in("cumsum", x, axis)
@@ -79,7 +79,7 @@ def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -
 
 class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
     type = "logcumsumexp"
-    # An exclusive sum holds -inf, of which differences are NaN.
+    # No exclusive cases: an exclusive sum holds -inf, and differences of -inf are NaN.
     cases = (Case((3, 4), axis=1), Case((2, 3, 2), axis=1, reverse=True))
     conventions = (
         Convention([0.0] * 3, adjoint=[1, 2, 4], gradients=([4, 2, 0],), axis=0, exclusive=True),
@@ -101,7 +101,7 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        # dx_i = sum_j adj_j exp(x_i - y_j) over the sums j that hold x_i: a running sum from the other end.
+        # dx_i = sum_j adj_j exp(x_i - y_j) over sums j that include x_i: a running sum from the other end.
         axis, onwards = self.axis, not self.reverse
         if self.exclusive:
             adj = shifted(adj, axis, 0.0, onwards)
@@ -140,7 +140,7 @@ def logcumsumexp(
     overflow; here it changes nothing.
 
     Shape: that of ``x``.
-    Gradient: ``exp(x_i) sum_j adj_j exp(-y_j)`` over the sums j that hold i, without overflow.
+    Gradient: ``exp(x_i) sum_j adj_j exp(-y_j)`` over the sums j that include i, without overflow.
     Differs: Marian has no gradient here, and gives -inf for rows far below the largest element of the node.
     Source: Marian, ``logcumsumexp``.
     """

@@ -20,7 +20,7 @@ from .product import affine
 def mask_for(
     op: str, x: Node, p: float | Node | None, shape: Shape | None, axes: Sequence[int] | None
 ) -> Node | None:
-    """The mask that ``p`` is, or is the probability of; ``None`` where nothing is dropped."""
+    """``p`` if it is a mask, else a new mask with the probability ``p``; ``None`` if nothing is dropped."""
     if p is None or isinstance(p, Node):
         return p
     if not is_number(p) or not 0 <= p < 1:
@@ -40,8 +40,8 @@ def dropout(
 
     ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
     ``x``'s sizes along ``axes`` and 1 elsewhere, and broadcasts to ``x``. ``p = 0`` or no mask returns ``x``.
-    Each call makes a new mask, drawn at each run, also in inference graphs, where layers ask for none.
-    ``ArgumentError`` for an invalid probability.
+    Each call makes a new mask, which is drawn at each run, also in inference graphs; layers ask for no mask
+    there. ``ArgumentError`` for an invalid probability.
 
     Shape: that of ``x``.
     Gradient: ``adj mask``.

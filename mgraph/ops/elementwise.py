@@ -1,4 +1,4 @@
-"""Elementwise functions of one node; activations also of a list of nodes, that is of their sum."""
+"""Elementwise functions of one node; activations also take a list of nodes, and apply to its sum."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SigmoidNodeOp(FloatUnaryNodeOp):
 def sigmoid(x: Nodes) -> Node:
     """The logistic function ``1 / (1 + exp(-x))``, of a node or of the sum of a list of nodes.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj y (1 - y)``.
     Differs: Marian aborts on lists.
     Source: Marian, ``sigmoid``.
@@ -67,7 +67,7 @@ def tanh(*xs: Nodes) -> Node:
     """The hyperbolic tangent of the sum of one or more nodes, or of a list of nodes, as one node.
 
     Shape: broadcast of all.
-    Gradient: ``adj (1 - y^2)`` by each.
+    Gradient: ``adj (1 - y^2)`` for each.
     Source: Marian, ``tanh``.
     """
     nodes = [n for x in xs for n in ((x,) if isinstance(x, Node) else nodes_in("tanh", x))]
@@ -89,9 +89,9 @@ class ReLUNodeOp(UnaryNodeOp):
 def relu(x: Nodes) -> Node:
     """``max(x, 0)``, of a node or of the sum of a list of nodes.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj`` where ``x > 0``, else 0, also at 0.
-    Differs: Marian takes a list of one only, and aborts on more.
+    Differs: Marian takes only a list of one node, and aborts on more.
     Source: Marian, ``relu``.
     """
     return ReLUNodeOp(sum_of("relu", x))
@@ -116,7 +116,7 @@ def prelu(x: Nodes, alpha: float = 0.01) -> Node:
 
     ``alpha`` is a number and not learnt.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj`` where ``x > 0``, else ``alpha adj``, also at 0.
     Differs: Marian aborts on lists.
     Source: Marian, ``prelu``.
@@ -127,7 +127,7 @@ def prelu(x: Nodes, alpha: float = 0.01) -> Node:
 def leakyrelu(x: Nodes) -> Node:
     """``prelu(x, 0.01)``: ``x`` where ``x > 0``, else ``0.01 x``.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj`` where ``x > 0``, else ``0.01 adj``, also at 0.
     Differs: Marian aborts on lists.
     Source: Maas et al. 2013; Marian, ``leakyrelu``.
@@ -154,9 +154,9 @@ class SwishNodeOp(FloatUnaryNodeOp):
 def swish(x: Nodes) -> Node:
     """``y = x s`` with ``s = sigmoid(x)``, of a node or of the sum of a list of nodes.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj s (1 + x (1 - s))``.
-    Differs: Marian takes a list of one only, and aborts on more.
+    Differs: Marian takes only a list of one node, and aborts on more.
     Source: Ramachandran et al. 2017; Marian, ``swish``.
     """
     return SwishNodeOp(sum_of("swish", x))
@@ -179,11 +179,11 @@ class GeluNodeOp(FloatUnaryNodeOp):
 def gelu(x: Nodes) -> Node:
     """``x Phi(x)`` with the normal distribution function, ``Phi(x) = (1 + erf(x / sqrt 2)) / 2``.
 
-    Of a node or of the sum of a list of nodes. Not an approximation, neither by ``tanh`` nor by ``swish``.
+    Of a node or of the sum of a list of nodes. Exact, not approximated by ``tanh`` or ``swish``.
 
-    Shape: that of ``x``, for a list broadcast of all.
+    Shape: that of ``x``, for a list the broadcast of all.
     Gradient: ``adj (Phi(x) + x phi(x))`` with the normal density ``phi``.
-    Differs: Marian takes a list of one only, and aborts on more.
+    Differs: Marian takes only a list of one node, and aborts on more.
     Source: Hendrycks and Gimpel 2016; Marian, ``gelu``.
     """
     return GeluNodeOp(sum_of("gelu", x))

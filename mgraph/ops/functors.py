@@ -26,9 +26,9 @@ Backward = Callable[..., Any]
 class Functors:
     """A user's forward and backward function as a field; equal if the functions, or their ``hash``, are.
 
-    op, count: of the operator that calls them, its name and how many children it has. ``ArgumentError`` for
-    what is no function, for a backward one that cannot be called with the children, and for a ``hash`` that
-    is no whole number.
+    op: the name of the operator that calls them. count: its number of children. ``ArgumentError`` for
+    anything but functions, for a backward function that cannot be called with the children, and for a
+    ``hash`` that is no whole number.
     """
 
     __slots__ = ("_key", "backward", "forward")
@@ -70,7 +70,7 @@ def _doubled(x: Node) -> Node:
 
 
 class LambdaNodeOp(NaryNodeOp):
-    """A forward function without a backward one: not trainable."""
+    """A forward function without a backward function: not trainable."""
 
     type = "lambda"
     differentiable = False
@@ -95,7 +95,7 @@ class LambdaNodeOp(NaryNodeOp):
 
 
 class DifferentiableLambdaNodeOp(LambdaNodeOp):
-    """A forward function with its backward one."""
+    """A forward function with its backward function."""
 
     type = "lambda"
     gradient_is_derivative = True
@@ -123,12 +123,12 @@ def lambda_node(
 
     ``forward`` is written in JAX (other code goes into ``jax.pure_callback``) and returns an array of
     ``shape`` and element type ``type``. ``backward(adj, val, *values)`` returns one gradient per child,
-    ``None`` for none, as ``backward_ops`` does. Two nodes are merged if they have the same children and the
-    same functions. New function objects compile again, unless a ``hash`` other than 0 identifies what they
-    compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` gives another shape or type,
-    ``ArgumentError`` if one of the functions is not callable, or ``backward`` not with these arguments.
+    ``None`` for no gradient, as ``backward_ops`` does. Two nodes are merged if they have the same children
+    and the same functions. New function objects are compiled again, unless a ``hash`` other than 0 identifies
+    what they compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` returns another shape or type,
+    ``ArgumentError`` if a function is not callable, or if ``backward`` does not take these arguments.
 
-    Shape: as declared. Gradient: by ``backward``; without one none, the node is not trainable.
+    Shape: as declared. Gradient: that of ``backward``; without it none: the node is not trainable.
     Differs: Marian passes nodes to the functions, which write into them; here they take and return arrays.
     Source: Marian, ``lambda``.
     """
@@ -173,10 +173,9 @@ def callback(x: Node, call: Callable[[Node], Any]) -> Node:
 
 
 def remove_as_root(x: Node) -> Node:
-    """``x``, which ``backward()`` no longer takes for a top, although no node uses it.
+    """``x``, which ``backward()`` no longer takes for a top, even if no node uses it.
 
-    Shape: that of ``x``. Gradient: none from itself, that of its other uses. Source: Marian,
-    ``removeAsRoot``.
+    Shape: that of ``x``. Gradient: only that of its uses, none as a top. Source: Marian, ``removeAsRoot``.
     """
     node("remove_as_root", x).tape().not_roots.add(x.id)
     return x

@@ -2,7 +2,7 @@
 
 Indices are nodes of an integer type, or lists of non-negative ints, which become uint32 constants of the
 graph. A list is checked against the axis. In a node, an index out of range selects NaN and writes nothing,
-and a negative one, which needs a signed type, counts from the end.
+and a negative index, which needs a signed type, counts from the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _index_node(op: str, x: Node, axis: int, indices: Indices) -> Node:
 
 
 def added_up(x: Array, places: Any, adj: Array) -> Array:
-    """Zeros like ``x`` with ``adj`` added at ``places``, which may repeat: 16 bits are summed in float32."""
+    """Zeros like ``x`` with ``adj`` added at ``places``, which may repeat; sums 16-bit numbers in float32."""
     wide = accumulable(adj)
     return jnp.zeros(x.shape, wide.dtype).at[places].add(wide).astype(x.dtype)
 
@@ -91,7 +91,7 @@ def index_select(x: Node, axis: int, indices: Indices) -> Node:
     with an index outside of the axis.
 
     Shape: that of ``x`` with size n along ``axis``.
-    Gradient: ``adj`` added up at the selected places; none by the indices.
+    Gradient: ``adj`` added up at the selected places; none for the indices.
     Source: Marian, ``index_select``.
     """
     axis = axis_in("index_select", x, axis)
@@ -109,7 +109,7 @@ def rows(x: Node, indices: Indices) -> Node:
     """``index_select(x, 0, indices)``: rows of a matrix, embeddings of words.
 
     Shape: (m, d) and (n,) to (n, d).
-    Gradient: ``adj`` added up at the selected rows; none by the indices.
+    Gradient: ``adj`` added up at the selected rows; none for the indices.
     Source: Marian, ``rows``.
     """
     return index_select(x, 0, indices)
@@ -119,14 +119,14 @@ def cols(x: Node, indices: Indices) -> Node:
     """``index_select(x, -1, indices)``: columns of a matrix.
 
     Shape: (m, d) and (n,) to (m, n).
-    Gradient: ``adj`` added up at the selected columns; none by the indices.
+    Gradient: ``adj`` added up at the selected columns; none for the indices.
     Source: Marian, ``cols``.
     """
     return index_select(x, -1, indices)
 
 
 def _relocated(x: Node) -> Node:
-    """Row 2 goes nowhere, and rows 1 and 3 come from nowhere: random indices would not agree."""
+    """Row 2 goes nowhere, and rows 1 and 3 come from nowhere. Random indices would not agree."""
     graph = x.graph
     origins, destinations = graph.indices([3, 9, 0, 9, 1]), graph.indices([2, 4, 9, 0])
     return relocate(x, origins, destinations)
@@ -173,31 +173,31 @@ def _rows_or_zeros(x: Array, places: Array) -> Array:
 
 
 def relocate(x: Node, origins: Node, destinations: Node) -> Node:
-    """Rows of ``x`` at other places: ``y[i] = x[origins[i]]``, zeros where that is outside of ``x``.
+    """Rows of ``x`` at other places: ``y[i] = x[origins[i]]``, zeros where the origin is outside ``x``.
 
-    ``destinations`` says the same the other way round: row ``j`` of ``x`` is row ``destinations[j]`` of
-    ``y``, and nowhere if that is outside of ``y``. Both are nodes of integers, not negative, and must agree,
-    which is not checked; then neither the value nor the gradient adds anything up, unlike those of ``rows``.
-    ``ShapeError`` if the shapes do not fit.
+    ``destinations`` is the inverse: row ``j`` of ``x`` becomes row ``destinations[j]`` of ``y``, or is lost
+    if that is outside ``y``. Both are nodes of non-negative integers and must agree, which is not checked.
+    Neither the value nor the gradient adds anything up, unlike those of ``rows``. ``ShapeError`` if the
+    shapes do not fit.
 
-    Shape: (..., m, d), (..., n) and (..., m) to (..., n, d); along the first axes each has indices of its
-    own.
-    Gradient: ``adj[destinations]``, zeros where that is outside; none by the indices.
-    Source: no twin in Marian, which lays out sentences before they are computed.
+    Shape: (..., m, d), (..., n) and (..., m) to (..., n, d); each index along the first axes has its own
+    origins and destinations.
+    Gradient: ``adj[destinations]``, zeros where the destination is outside; none for the indices.
+    Source: no counterpart in Marian, which lays out sentences before they are computed.
     """
     return RelocateNodeOp(x, origins, destinations)
 
 
 def places_along(indices: Array, axis: int) -> tuple[Array, ...]:
-    """For each axis the positions that ``indices`` selects."""
+    """For each axis, the positions that ``indices`` selects."""
     open_mesh = list(jnp.indices(indices.shape, sparse=True))
     open_mesh[axis] = as_positions(indices)
     return tuple(open_mesh)
 
 
 class PlacesNodeOp(NaryNodeOp):
-    """Base of the operations on elements of ``x`` that indices with as many axes as ``x`` select along
-    one."""
+    """Base of operations on elements of ``x`` that are selected along one axis, by indices with as many axes
+    as ``x``."""
 
     index_children = (1,)
     axis: int
@@ -213,11 +213,11 @@ class PlacesNodeOp(NaryNodeOp):
             raise ShapeError(f"axis {self.axis} of {x.shape} has no elements to select")
 
     def picked(self, x: Shape, indices: Shape) -> Shape:
-        """Shape of the places: that of ``x``, along the axis that of the indices."""
+        """Shape of the places: that of ``x``, with the size of the indices along the axis."""
         return *x[: self.axis], indices[self.axis], *x[self.axis + 1 :]
 
     def places(self, x: Array, indices: Array) -> tuple[Array, ...]:
-        """For each axis of ``x`` the positions of the places."""
+        """For each axis of ``x``, the positions of the places."""
         return places_along(jnp.broadcast_to(indices, self.picked(x.shape, indices.shape)), self.axis)
 
 
@@ -248,11 +248,11 @@ class GatherNodeOp(PlacesNodeOp):
 def gather(x: Node, axis: int, indices: Node) -> Node:
     """Elements of ``x`` picked along ``axis``: ``y[i, j] = x[i, indices[i, j]]`` for the last of two axes.
 
-    ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes (a batch of selections) or 1
-    (the same for all); ``ShapeError`` if not.
+    ``indices`` has as many axes as ``x``. Along the axes other than ``axis`` it has ``x``'s sizes (a batch of
+    selections) or 1 (the same selection for all); ``ShapeError`` if not.
 
-    Shape: that of ``x``, along ``axis`` that of the indices.
-    Gradient: ``adj`` added up at the picked places; none by the indices.
+    Shape: that of ``x``, with the size of the indices along ``axis``.
+    Gradient: ``adj`` added up at the picked places; none for the indices.
     Source: Marian, ``gather``.
     """
     return GatherNodeOp(x, indices, axis=axis_in("gather", x, axis))
@@ -283,21 +283,21 @@ class ScatterNodeOp(PlacesNodeOp):
             return self._one_place(x, as_positions(indices.reshape(())), jnp.broadcast_to(source, shape))
         whole = [i for i, n in enumerate(indices.shape) if i != self.axis and n == 1]
         chosen = [i for i in range(x.ndim) if i not in whole]
-        # What is the same along an axis moves in one piece: a cache of keys gets whole rows.
+        # Axes along which indices do not differ move in one piece: a cache of keys gets whole rows.
         places = places_along(indices.squeeze(whole), chosen.index(self.axis))
         into: list[Any] = [slice(None)] * x.ndim
         for i, positions in zip(chosen, places, strict=True):
             into[i] = positions
         moved = jnp.broadcast_to(source, shape).transpose(*chosen, *whole)
-        # Indices with an axis between them come first in NumPy's order, others where they stand.
+        # NumPy moves indexed axes with another axis between them to the front; adjacent ones stay in place.
         together = chosen == [*range(chosen[0], chosen[0] + len(chosen))]
         if together:
             moved = jnp.moveaxis(moved, range(len(chosen)), chosen)
         return x.at[tuple(into)].set(moved)
 
     def _one_place(self, x: Array, index: Array, source: Array) -> Array:
-        """``x`` with one part overwritten, and as it was for an index past the end."""
-        # XLA copies all of x for a scatter of one index, and for an update that is fused with its reading.
+        """``x`` with one part overwritten; unchanged for an index past the end."""
+        # XLA copies all of x for a scatter of one index, and for an update that is fused with the read.
         size = x.shape[self.axis]
         place = jnp.where(index < 0, index + size, index)
         before = jax.lax.dynamic_slice_in_dim(x, place, 1, self.axis)
@@ -313,13 +313,14 @@ class ScatterNodeOp(PlacesNodeOp):
 def scatter(x: Node, axis: int, indices: Node, source: Operand) -> Node:
     """``x`` with elements along ``axis`` overwritten: ``y[i, indices[i, j]] = source[i, j]``.
 
-    ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes or 1; ``source`` has their
-    shape, broadcasts to it, or is a number; ``ShapeError`` if not. No index may occur twice in one row:
-    which source then wins is not defined, and all of them get the gradient.
+    ``indices`` has as many axes as ``x``, and ``x``'s sizes or 1 along the axes other than ``axis``.
+    ``source`` has the shape of the overwritten elements, broadcasts to it, or is a number. ``ShapeError`` if
+    not. No index may occur twice in one row: which source would win is not defined, and all would get the
+    gradient.
 
     Shape: that of ``x``.
-    Gradient: by ``x``: ``adj``, 0 where overwritten. By ``source``: ``adj`` where it was written.
-    Differs: Marian has the last axis only, and ``indices`` and ``source`` of one shape.
+    Gradient: for ``x``: ``adj``, 0 where overwritten. For ``source``: ``adj`` where it was written.
+    Differs: Marian takes the last axis only, and ``indices`` and ``source`` of the same shape.
     Source: Marian, ``scatter``.
     """
     axis = axis_in("scatter", x, axis)
@@ -368,7 +369,7 @@ def insert(buffer: Node, value: Node, position: Node, axis: int) -> Node:
     to the end is clamped so that the value fits. ``ShapeError`` if the shapes do not fit.
 
     Shape: that of ``buffer``.
-    Gradient: by ``buffer``: ``adj``, 0 where overwritten. By ``value``: ``adj`` cut out.
-    Source: no twin in Marian, which has it as a kernel.
+    Gradient: for ``buffer``: ``adj``, 0 where overwritten. For ``value``: ``adj`` where it was written.
+    Source: no counterpart in Marian, which has it as a kernel only.
     """
     return InsertNodeOp(buffer, value, position, axis=axis_in("insert", buffer, axis))

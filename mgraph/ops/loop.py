@@ -2,7 +2,7 @@
 
 The backward rule of a loop is another loop that runs the other way, through the rules of the body. It stores
 only the expensive values of each step and recomputes the others. Gradients that are needed only as a sum over
-the steps, such as those of weights, are not accumulated in it: one product after the loop gives the sum.
+the steps, such as those of weights, do not accumulate in the loop: one product after it gives the sum.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Body:
     """Rows of the step's results."""
 
     is_canonical: ClassVar[bool] = True
-    """Whether equal ones compute the same."""
+    """Whether equal bodies compute the same result."""
 
     def generic(self) -> tuple[Body, tuple[float, ...]]:
         """The body with its runtime fields left open, and their numbers."""
@@ -74,7 +74,7 @@ class Loop:
 
     @cached_property
     def flags(self) -> list[bool]:
-        """For each row whether a gradient flows through it."""
+        """For each row, whether a gradient flows through it."""
         return self.body.structure.trainable(self.trained)
 
     @cached_property
@@ -99,8 +99,8 @@ class Loop:
 
     @cached_property
     def late(self) -> dict[int, tuple[bool, ...]]:
-        """Products of a changing with a fixed factor, and the children whose gradients one product over all
-        steps gives."""
+        """Products of a changing and a fixed factor, with a flag for each child: whether one product over all
+        steps gives its gradient."""
         fixed = set(self.fixed)
         found = {}
         for i, (head, *children) in enumerate(self.rows):
@@ -114,7 +114,7 @@ class Loop:
 
     @cached_property
     def turned(self) -> list[int]:
-        """The fixed factors that adjoints are multiplied by in each step, transposed."""
+        """The fixed factors whose transposes multiply adjoints in each step."""
         products = (self.rows[i] for i in self.late)
         return sorted({b for head, a, b, *_ in products if self.flags[a] and not head.trans_b})
 
@@ -133,7 +133,7 @@ class Loop:
 
     @cached_property
     def blocks(self) -> list[int]:
-        """In how many equal parts of its last axis each row is read."""
+        """For each row, the number of equal parts of its last axis in which it is read."""
         uses: dict[int, set[int]] = {i: {1} for i in (*self.body.states, *self.body.results)}
         for head, *children in (row for row in self.rows if not is_leaf(row)):
             for place, k in enumerate(children):
@@ -142,11 +142,11 @@ class Loop:
         return [max(uses[i]) if len(uses.get(i, ())) == 1 else 1 for i in range(len(self.rows))]
 
     def scanned(self, step: Any, carry: Any, read: Any, backward: bool = False) -> tuple[Any, Any]:
-        """The last carry and the stacked results of ``step(carry, read, t)``, where ``t`` is its number.
+        """The last carry and the stacked results of ``step(carry, read, t)``; ``t`` is the step's number.
 
         ``jax.lax.scan`` gives the same, but stacks results in zeros that XLA makes at the beginning of the
-        program, for all loops, and then copies for each result. Here each result has zeros of its own, made
-        when ``carry`` and ``read`` are known.
+        program, for all loops, and then copies for each result. Here each result has its own zeros, made when
+        ``carry`` and ``read`` are known.
         """
         steps, reverse = jnp.arange(self.length), self.reverse is not backward
         specs, tree = jax.tree.flatten(jax.eval_shape(step, carry, read, steps[0])[1])
@@ -173,9 +173,9 @@ class Loop:
         return {i: _at(x, t, self.blocks[i]) for i, x in zip(rows, stacked, strict=True)}
 
     def complete(self, values: dict[int, Any], numbers: Any) -> None:
-        """Complete the values of leaves and of other known rows to those of all rows. Derivatives of the loop
-        use its own rule; only second derivatives come here, and use JAX's derivatives of the values, as
-        outside of loops.
+        """Add the values of all other rows to the known values of leaves and rows. The loop's derivatives
+        come from its own rule; only second derivatives differentiate the code here, and they use JAX's
+        derivatives of the values, as outside loops.
         """
         for i, row in enumerate(self.rows):
             if i not in values:
@@ -189,7 +189,7 @@ class Loop:
 
 
 def _is_plain_product(head: Any, rule_set: str) -> bool:
-    """Whether the rule is a product's own, which needs no value, and not a user's."""
+    """Whether ``head`` is a product with its own rule, which needs no value, rather than a user's rule."""
     cls = type(head)
     return cls in PRODUCTS and backward_of(cls, rule_set) is cls.backward_ops
 
@@ -209,8 +209,8 @@ def _at(x: Any, t: Any, blocks: int = 1) -> Any:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(loop: Loop, numbers: Any, *values: Any) -> Values:
-    """The last states, then the stacked results. ``values`` are the leaves' (sequences stacked), ``numbers``
-    those of a generic body."""
+    """The last states, then the stacked results. ``values`` are the values of the leaves (sequences stacked),
+    ``numbers`` the numbers of a generic body."""
     return _forward(loop, numbers, values)[0]
 
 
@@ -249,7 +249,7 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
 
 
 def _gradients(loop: Loop, saved: Any, adjoints: Values) -> Values:
-    """The gradient by each leaf, ``None`` where none flows."""
+    """The gradient for each leaf, ``None`` where none flows."""
     changing, fixed, kept, numbers = saved
     states = len(loop.body.states)
     known = {**dict(zip(loop.changing, changing, strict=True)), **dict(zip(loop.kept, kept, strict=True))}
@@ -285,7 +285,7 @@ def _gradients(loop: Loop, saved: Any, adjoints: Values) -> Values:
     for i, adj in late.items():
         operand = known[operands[i]] if operands[i] in known else own[i]
         _add_late(loop, i, adj, operand, constants, numbers, sums)
-    # All of them now, lest XLA puts off the products and keeps what they read.
+    # Compute all gradients now: otherwise XLA puts off the products and keeps their operands in memory.
     first, slices, sums = kept_apart((first, slices, sums))
     found = {**dict(zip(loop.leaves, first, strict=False)), **slices, **sums}
     return tuple(found.get(i) if loop.flags[i] else None for i in loop.leaves)
@@ -295,8 +295,8 @@ run.defvjp(_run_forward, _run_backward)
 
 
 def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any], numbers: Any) -> dict[int, Any]:
-    """Marian's backward pass over one step, from the last row to the first, into ``adj``; the adjoints of the
-    products whose gradients come after the loop."""
+    """Marian's backward pass over one step, from the last row to the first, into ``adj``; returns the
+    adjoints of the products whose gradients are computed after the loop."""
     late = {}
     for i in range(len(loop.rows) - 1, -1, -1):
         row = loop.rows[i]

@@ -45,13 +45,13 @@ def map(
 ) -> Node:
     """``f(a, b, ...)`` for the elements of the nodes, broadcast: ``map(lambda x: 1 / (1 + jnp.exp(-x)), x)``.
 
-    ``f`` takes and gives numbers and is written in JAX; XLA compiles it into the loop of its neighbours.
-    ``backward(adj, val, a, b, ...)`` gives one gradient per node; without it JAX differentiates ``f``. Two
+    ``f`` takes and returns numbers and is written in JAX; XLA fuses it into the loop of its neighbours.
+    ``backward(adj, val, a, b, ...)`` returns one gradient per node; without it JAX differentiates ``f``. Two
     nodes are merged if their functions or ``hash`` are equal, as for ``lambda_node``. ``ArgumentError`` if
-    ``f`` is not callable, or ``backward`` not with these arguments.
+    ``f`` is not callable, or if ``backward`` does not take these arguments.
 
-    Shape: broadcast of all. Gradient: by ``backward`` or JAX's own of ``f``. Source: Alea TK; no twin in
-    Marian.
+    Shape: broadcast of all. Gradient: that of ``backward``, or JAX's of ``f``. Source: Alea TK; no
+    counterpart in Marian.
     """
     functors = Functors("map", len(nodes), f, backward, hash)
     return MapNodeOp(*[node("map", n) for n in nodes], functors=functors)
@@ -84,13 +84,13 @@ class ReduceByNodeOp(UnaryNodeOp):
 
 
 def reduce(f: Callable[[Any, Any], Any], x: Node, axis: int = 0, *, hash: int = 0) -> Node:
-    """The elements along ``axis``, the first one by default, combined by ``f(a, b)``, which is associative.
+    """The elements along ``axis``, by default the first, combined by ``f(a, b)``, which must be associative.
 
-    ``f`` takes and gives numbers and is written in JAX. Neighbours are combined in a tree that keeps their
-    order, so that ``f`` need not be commutative. Over one element it is ``x`` itself. ``ArgumentError`` if
-    ``f`` is not callable, ``ShapeError`` over no elements.
+    ``f`` takes and returns numbers and is written in JAX. Neighbours are combined in a tree that keeps their
+    order, so ``f`` need not be commutative. A single element gives ``x`` itself. ``ArgumentError`` if ``f``
+    is not callable, ``ShapeError`` if there are no elements.
 
-    Shape: that of ``x``, with 1 at ``axis``. Gradient: JAX's own of ``f``. Source: Alea TK; no twin in
+    Shape: that of ``x``, with 1 at ``axis``. Gradient: JAX's of ``f``. Source: Alea TK; no counterpart in
     Marian.
     """
     axis = axis_in("reduce", x, axis)

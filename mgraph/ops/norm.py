@@ -1,9 +1,9 @@
 """Normalization over the last axis, computed in float32 or wider.
 
 In the rules ``h`` is the normalized row and ``r`` one over its deviation. Marian, on CPU and GPU, multiplies
-the gradient by gamma after reducing over the row, not before, which is right only where gamma is constant;
-its formulas are the rule set ``"marian"``, but for one: its RMS norm without beta, on CPU only, reduces the
-row without the gradient, so that words of padding have gradients, too.
+the gradient by gamma after reducing over the row, not before, which is right only where gamma is constant.
+The rule set ``"marian"`` has these formulas, with one exception: Marian's RMS norm without beta, on CPU only,
+reduces the row without the gradient, so that padding has gradients, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NormalizationNodeOp(FloatNodeOp):
         raise NotImplementedError
 
     def pulled_back(self, dh: Array, h: Array, r: Array) -> Array:
-        """The gradient by x, given that by ``h``."""
+        """The gradient for x, given the gradient for ``h``."""
         raise NotImplementedError
 
     def forward_ops(self, x: Array, *scales: Array) -> Array:
@@ -72,15 +72,15 @@ def _mean(x: Array) -> Array:
 
 
 def _affine(h: Array, scales: tuple[Array, ...]) -> Array:
-    """``gamma h + beta``, each if it is given."""
+    """``gamma h + beta``, where both are optional."""
     for scale, combine in zip(scales, (jnp.multiply, jnp.add), strict=False):
         h = combine(h, accumulable(scale))
     return h
 
 
 def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any) -> Gradients:
-    """Gradients by x and, if they are given, gamma and beta, in the element type ``to``. On a row without
-    variance that by x is up to ``1 / sqrt(eps)`` times the adjoint, which may overflow float16.
+    """Gradients for x and, if they are given, gamma and beta, in the element type ``to``. On a row without
+    variance, the gradient for x is up to ``1 / sqrt(eps)`` times the adjoint, which may overflow float16.
     """
     return tuple(g.astype(to) for g in (within(dx, to), a * h, a)[: 1 + len(scales)])
 
@@ -100,14 +100,14 @@ class LayerNormalizationOp(NormalizationNodeOp):
 def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
     """``y = gamma h + beta`` with ``h = (x - mean(x)) / sqrt(var(x) + eps)`` over the last axis.
 
-    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance is divided by
-    n. ``ShapeError`` if gamma or beta has another size.
+    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance divides by n.
+    ``ShapeError`` if gamma or beta has another size.
 
     Shape: that of ``x``.
-    Gradient: by ``x`` ``(d - mean(d) - h mean(d h)) / s`` with ``d = gamma adj`` and s the root, in float16
-    cut to its largest number; by ``gamma`` ``adj h``, by ``beta`` ``adj``.
+    Gradient: ``(d - mean(d) - h mean(d h)) / s`` for ``x``, in float16 cut to its largest number, with
+    ``d = gamma adj`` and s the root; ``adj h`` for ``gamma``, ``adj`` for ``beta``.
     Differs: Marian multiplies by gamma after the means, not before, which is right only where gamma is
-    constant; the rule set ``"marian"`` does too.
+    constant; so does the rule set ``"marian"``.
     Source: Ba et al. 2016; Marian, ``layerNorm``.
     """
     return _normalize(LayerNormalizationOp, x, gamma, beta, eps)
@@ -140,10 +140,10 @@ def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: 
     Children and errors as for ``layer_norm``.
 
     Shape: that of ``x``.
-    Gradient: by ``x`` ``(d - h mean(d h)) / s`` with ``d = gamma adj`` and s the root, in float16 cut to its
-    largest number; by ``gamma`` ``adj h``, by ``beta`` ``adj``.
+    Gradient: ``(d - h mean(d h)) / s`` for ``x``, in float16 cut to its largest number, with
+    ``d = gamma adj`` and s the root; ``adj h`` for ``gamma``, ``adj`` for ``beta``.
     Differs: Marian multiplies by gamma after the mean, not before, which is right only where gamma is
-    constant; the rule set ``"marian"`` does too. Without beta, on CPU, Marian has ``mean(h)`` for
+    constant; so does the rule set ``"marian"``. Without beta, on CPU, Marian has ``mean(h)`` in place of
     ``mean(d h)``; no rule set does.
     Source: Zhang and Sennrich 2019; Marian, ``rmsNorm``.
     """

@@ -52,8 +52,8 @@ def node(op: str, x: Any) -> Node:
 
 
 def nodes_in(op: str, given: Any) -> list[Node]:
-    """A list of what was ``given`` as several nodes; ``ElementTypeError`` if it is one, or nothing to go
-    through."""
+    """The series of nodes that was ``given``, as a list; ``ElementTypeError`` for a single node, or for
+    anything that is no series."""
     if isinstance(given, Node) or not is_series(given):
         raise not_a_node(op, given, "a list of nodes")
     return list(given)
@@ -79,7 +79,7 @@ def axis_in(op: str, x: Any, axis: int) -> int:
 
 
 def axes_in(op: str, x: Any, axes: Any) -> tuple[int, ...]:
-    """One axis of ``x`` or several, counted from the front, in order; ``ShapeError`` if one does not exist or
+    """One or several axes of ``x``, counted from the front, in order; ``ShapeError`` if one does not exist or
     is named twice."""
     given = list(axes) if isinstance(axes, Sequence) else [axes]
     found = [axis_in(op, x, axis) for axis in given]
@@ -94,8 +94,8 @@ def is_number(value: Any) -> bool:
 
 
 def number_for(op: str, x: Node, value: Any) -> float:
-    """``value`` as a field of an operator on ``x``; an int, where ``x`` is integer. ``ElementTypeError``
-    there for a fraction, and for an int that the type cannot hold."""
+    """``value`` as a field of an operator on ``x``. If ``x`` is integer, an int, and ``ElementTypeError`` for
+    a fraction, or for an int that the type cannot hold."""
     kind = node(op, x).value_type
     if kind.is_float:
         return real(op, "the number", value)
@@ -110,14 +110,14 @@ def number_for(op: str, x: Node, value: Any) -> float:
 
 
 def wrapped(x: Node, number: float) -> Any:
-    """A number for ``x``: where ``x`` is integer, the one of its type that computes the same, modulo its
-    range."""
+    """``number`` as an operand for ``x``. If ``x`` is integer, it is wrapped into the range of the type,
+    which gives the same result."""
     return number if x.value_type.is_float else np.asarray(number).astype(x.value_type.dtype).item()
 
 
 def constant_for(x: Node, value: Any) -> Node:
-    """A constant of shape (1,), or of ``x``'s where broadcasting is strict or ``x`` has no axes, and of
-    ``x``'s element type. Not merged with equal ones, as in Marian."""
+    """A constant of ``x``'s element type and of shape (1,), or of ``x``'s shape if broadcasting is strict or
+    ``x`` has no axes. Not merged with equal constants, as in Marian."""
     shape = x.shape if x.tape().strict or not x.shape else (1,)
     return x.graph.constant(shape, from_value(value), x.value_type)
 
@@ -133,16 +133,16 @@ def known(value: Any, number: float) -> bool:
 
 
 def as_positions(indices: Array) -> Array:
-    """Indices as positions along an axis: those of 8 and 16 bits as int32. JAX counts positions in the type
-    of the indices, which may not hold all of them."""
+    """Indices as positions along an axis; 8- and 16-bit indices become int32. JAX counts positions in the
+    type of the indices, which may not hold all positions."""
     return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
 
 
 def unless_nan(x: Array, gradient: Array) -> Array:
-    """``gradient``, but NaN where ``x`` is: a rule that asks which number is larger must not hide it."""
+    """``gradient``, but NaN where ``x`` is NaN: a rule that compares numbers must not hide a NaN."""
     return jnp.where(jnp.isnan(x), x, gradient) if is_real(x) else gradient
 
 
 def accumulable(x: Array) -> Array:
-    """``x`` as float32 if it has 16 bits: sums and exponentials over an axis need more than that."""
+    """``x`` as float32 if it has 16 bits: sums and exponentials over an axis need more bits."""
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x

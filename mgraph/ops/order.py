@@ -19,7 +19,7 @@ from .structure import TupleViewNodeOp, get
 class OrderNodeOp(UnaryNodeOp):
     """Base of the operations with two outputs, values and their uint32 positions along ``axis``.
 
-    Of equal values the first comes first. NaN counts as larger than all numbers.
+    Equal values keep their order. NaN is larger than all numbers.
     """
 
     axis: int
@@ -62,8 +62,8 @@ class TopKNodeOp(OrderNodeOp):
         return jnp.argmax(x == least, self.axis, keepdims=True)
 
     def _keys(self, x: Array) -> Array:
-        """What ``top_k`` is to sort, the largest first. It tells -0 from 0, and NaN by its sign: here zeros
-        have one key, and so has NaN."""
+        """The keys that ``top_k`` sorts, the largest first. ``top_k`` distinguishes -0 from 0, and NaNs by
+        their sign; here all zeros share a key, and so do all NaNs."""
         if not is_real(x):
             return x if self.descending else ~x
         x = jnp.where(x == 0, 0, x)
@@ -99,12 +99,12 @@ def _topk(op: str, x: Node, k: int, axis: int, descending: bool) -> Node:
 def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Node]:
     """The k largest elements along ``axis``, sorted, and their positions: ``(values, indices)``.
 
-    ``descending=False`` gives the smallest, in ascending order. Indices are uint32; of equal elements the
-    first comes first, and NaN counts as larger than all numbers: the first k of ``sort``. ``ShapeError`` if
-    the axis has fewer than k elements.
+    ``descending=False`` gives the smallest, in ascending order. Indices are uint32. These are the first k of
+    ``sort``: equal elements keep their order, and NaN is larger than all numbers. ``ShapeError`` if the axis
+    has fewer than k elements.
 
     Shape: that of ``x`` with size k along ``axis``, both.
-    Gradient: ``adj`` of the values, to their places; none by the indices.
+    Gradient: ``adj`` of the values, to their places; none for the indices.
     Differs: In Marian the order of equal elements is not defined.
     Source: Marian, ``topk``.
     """
@@ -143,7 +143,7 @@ def argmax(x: Node, axis: int) -> tuple[Node, Node]:
 
 def argmin(x: Node, axis: int) -> tuple[Node, Node]:
     """The smallest element along ``axis`` and its position: ``topk(x, 1, axis, False)``, a pair; NaN only if
-    all are.
+    all elements are NaN.
 
     Shape: that of ``x`` with size 1 along ``axis``, both.
     Gradient: ``adj`` of the value, to its place; of equal elements to the first.
@@ -155,10 +155,10 @@ def argmin(x: Node, axis: int) -> tuple[Node, Node]:
 def sort(x: Node, axis: int, descending: bool = True) -> tuple[Node, Node]:
     """``x`` sorted along ``axis``, the largest first by default, and the positions: ``(values, indices)``.
 
-    Indices are uint32. The order of equal elements is kept; NaN counts as larger than all numbers.
+    Indices are uint32. Equal elements keep their order; NaN is larger than all numbers.
 
     Shape: that of ``x``, both.
-    Gradient: ``adj`` of the values, to their places; none by the indices.
+    Gradient: ``adj`` of the values, to their places; none for the indices.
     Source: Marian, ``sort``.
     """
     return _outputs(

@@ -1,4 +1,4 @@
-"""The loss of an output layer with many classes, which are computed some at a time."""
+"""The loss of an output layer with many classes, computed for a chunk of the classes at a time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .structure import get
 
 T = TypeVar("T")
 _Sums = tuple[Array, Array, Array, Array]
-"""By row, ``(n, 1)``: the largest logit, the sum of powers, the label's logit, the sum of logits."""
+"""For each row, ``(n, 1)``: the largest logit, the sum of powers, the label's logit, the sum of logits."""
 _Gradients = tuple[Array, Array, Array]
-"""By the rows, the matrix and the bias."""
+"""The gradients for the rows, the matrix and the bias."""
 
 LOGITS = {"cpu": 1 << 22}
-"""How many logits are computed at a time, by platform: few enough for caches, enough for fast products."""
+"""Logits computed at a time, by platform: few enough for caches, enough for fast products."""
 LOGITS_ELSEWHERE = 1 << 26
-"""With as few as on a CPU an update of a big transformer on an H200 takes a seventh more time."""
+"""With as few logits as on a CPU, an update of a big transformer on an H200 takes a seventh longer."""
 LEAST_CHUNK = 256
 
 
@@ -55,7 +55,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
     chunk: int
     """Classes at a time."""
     parts: int = 1
-    """Ranges of as many classes, which are computed side by side, in chunks of their own."""
+    """Number of equal ranges of classes, which are computed side by side, each in its own chunks."""
     cases = (
         Case((2, 3, 4), (4, 7), (6,), domain=("real", "real", "index:7"), chunk=3),
         Case((3, 4), (6, 4), (3,), (1, 6), domain=("real", "real", "index:6", "real"),
@@ -89,7 +89,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             total = jnp.sum(total * jnp.exp(tops - top), 0)
             gold, summed = jnp.sum(gold, 0), jnp.sum(summed, 0)
         gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
-        # Not the distances from lse, which may have fewer digits.
+        # Not as distances from lse, which may have fewer digits.
         loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
         if not known(self.alpha, 0.0):
             loss = loss + self.alpha * (jnp.log(total) - (summed / classes - top))
@@ -97,7 +97,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         return loss.reshape(*x.shape[:-1], 1), lse.reshape(*x.shape[:-1], 1)
 
     def _sums(self, rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]) -> _Sums:
-        """The sums over a range of classes, whose first one has the label 0."""
+        """The sums over a range of classes; its first class has the label 0."""
         kind = accumulator(rows.dtype)
         zeros = jnp.zeros(labels.shape, kind)
         start = jnp.full(labels.shape, jnp.finfo(kind).min), zeros, zeros, zeros
@@ -146,7 +146,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         by_lse: Array,
         classes: int,
     ) -> _Gradients:
-        """The gradients of a range of classes, whose first one has the label 0, among ``classes``."""
+        """The gradients for a range of the ``classes``; its first class has the label 0."""
         columns = 0 if self.trans_b else 1
         by_class = jnp.zeros(matrix.shape[columns], lse.dtype)
         start = jnp.zeros(rows.shape, lse.dtype), jnp.zeros_like(matrix), by_class
@@ -156,7 +156,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             logits = self._logits(rows, matrix, bias, first, size)
             named = jnp.arange(size, dtype=labels.dtype) == labels - first
             target = jnp.where(named, 1 - self.alpha, 0) + self.alpha / classes
-            # No share is more than 1, although large logits may be rounded otherwise the second time.
+            # No share exceeds 1, although large logits may be rounded differently the second time.
             shares = jnp.exp(jnp.minimum(logits - lse, 0))
             slopes = (by_loss + by_lse) * shares - by_loss * target
             narrow = slopes.astype(rows.dtype)
@@ -187,8 +187,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
     def _by_range(
         self, of_range: Callable[..., T], rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]
     ) -> T:
-        """``of_range(rows, labels, matrix, bias)`` of all classes, or if there are ``parts`` of each range,
-        along a first axis, with labels that count from its first class."""
+        """``of_range(rows, labels, matrix, bias)`` for all classes. With several ``parts``, its results for
+        the ranges, stacked along a first axis; labels then count from the first class of each range."""
         if self.parts == 1:
             return of_range(rows, labels, matrix, bias)
         axis = 0 if self.trans_b else 1
@@ -221,18 +221,18 @@ def affine_cross_entropy(
 ) -> Node:
     """``cross_entropy(affine(x, matrix, bias), indices, label_smoothing)`` without ever holding all logits.
 
-    ``trans_b`` takes the matrix as (V, k). ``chunk``: classes at a time, by default so many that there are
-    about four million logits on CPUs, 67 million elsewhere. ``parts``: ranges of as many classes that are
-    computed side by side, each in chunks of its own, for devices that have a range each. The gradient
-    computes the logits a second time: four products in place of three, and memory for a chunk instead of
-    several arrays of (rows, V).
-    ``ShapeError`` if sizes do not fit, ``ArgumentError`` for a smoothing outside of 0 to 1, a chunk of no
-    classes and no parts.
+    ``trans_b`` takes the matrix as (V, k). ``chunk``: classes at a time; by default about as many as give
+    four million logits on CPUs, 67 million elsewhere. ``parts``: number of equal ranges of classes, which are
+    computed side by side, each in its own chunks, for devices that hold a range each. The gradient computes
+    the logits a second time: four products in place of three, and memory for a chunk instead of several
+    arrays of (rows, V).
+    ``ShapeError`` if sizes do not fit, ``ArgumentError`` for a smoothing outside 0 to 1, a chunk of no
+    classes, or no parts.
 
     Shape: (..., k), (k, V), as many labels as rows and (1, V) to (..., 1).
     Gradient: with ``s = adj (p - (1 - alpha) onehot - alpha / V)`` and ``p = softmax`` of the logits:
-    ``s W^T`` by ``x``, ``x^T s`` by the matrix, the sum of ``s`` over the rows by the bias.
-    Source: no twin in Marian, which holds the logits; Wijmans et al. 2024 for the idea.
+    ``s W^T`` for ``x``, ``x^T s`` for the matrix and, for the bias, the sum of ``s`` over the rows.
+    Source: no counterpart in Marian, which holds the logits; Wijmans et al. 2024 for the idea.
     """
     alpha = smoothing("affine_cross_entropy", label_smoothing)
     rows = math.prod(node("affine_cross_entropy", x).shape[:-1])

@@ -69,7 +69,7 @@ class PoolingOp(WindowNodeOp):
         return (self._to_largest(unless_nan(accumulable(val), adj), x).astype(x.dtype),)
 
     def _spread(self, adj: Array, x: Array) -> Array:
-        """For each element its share of the adjoints of all windows that contain it."""
+        """For each element, its share of the adjoints of all windows that contain it."""
         pads = self.pads_back(x, self.window, adj)
         inner = [(*pad, stride - 1) for pad, stride in zip(pads, self.strides, strict=True)]
         apart = jax.lax.pad(adj, jnp.zeros((), adj.dtype), [(0, 0, 0), (0, 0, 0), *inner])
@@ -77,7 +77,7 @@ class PoolingOp(WindowNodeOp):
         return sums / math.prod(self.window)
 
     def _to_largest(self, adj: Array, x: Array) -> Array:
-        """The adjoint of each window, added up at its largest element, the first of several."""
+        """The adjoint of each window, added up at its largest element, the first if several are equal."""
         images, size = math.prod(x.shape[:2]), math.prod(spatial(x))
         windows = math.prod(spatial(adj))
         places = self._places_of_largest(jax.lax.stop_gradient(x)).reshape(images, windows)
@@ -116,7 +116,7 @@ def avg_pooling(
     stride_height: int = 1,
     stride_width: int = 1,
 ) -> Node:
-    """The mean of each window of ``height`` and ``width``, a stride apart; padding counts, as zeros.
+    """The mean of each window of ``height`` and ``width``, a stride apart, including padding, which is zeros.
 
     ``x``: (batch, channels, height, width), padded at both ends of an axis. ``ShapeError`` if the window does
     not fit into x, ``ArgumentError`` if a padding is as large as the window.
@@ -124,7 +124,7 @@ def avg_pooling(
     Shape: (batch, channels, h, w) with ``h = (x's height + 2 pad_height - height) // stride_height + 1``,
     likewise w.
     Gradient: ``adj / (height width)``, summed over the windows that contain an element.
-    Differs: Marian gives the result x's own shape, which is right only if the windows are as many.
+    Differs: Marian gives the result x's shape, which is right only if there are as many windows as elements.
     Source: Marian, ``avg_pooling``, in builds with cuDNN.
     """
     return _pool("avg", x, height, width, pad_height, pad_width, stride_height, stride_width)
@@ -139,14 +139,14 @@ def max_pooling(
     stride_height: int = 1,
     stride_width: int = 1,
 ) -> Node:
-    """The largest element of each window of ``height`` and ``width``; padding never is the largest.
+    """The largest element of each window of ``height`` and ``width``; padding is never the largest.
 
     Arguments and errors are as for ``avg_pooling``.
 
     Shape: (batch, channels, h, w) with ``h = (x's height + 2 pad_height - height) // stride_height + 1``,
     likewise w.
-    Gradient: ``adj`` to the largest element, the first of equal ones, row by row.
-    Differs: Marian gives the result x's own shape, which is right only if the windows are as many.
+    Gradient: ``adj`` for the largest element, the first of equal ones, row by row.
+    Differs: Marian gives the result x's shape, which is right only if there are as many windows as elements.
     Source: Marian, ``max_pooling``, in builds with cuDNN.
     """
     return _pool("max", x, height, width, pad_height, pad_width, stride_height, stride_width)
@@ -204,7 +204,7 @@ class PoolingWithMaskingOp(FloatNodeOp):
         return full.reshape(*full.shape[:2], -1, self.width)
 
     def _to_largest(self, adj: Array, x: Array, mask: Array) -> Array:
-        """The adjoint by the masked elements: at the largest of each window, the first of several."""
+        """The adjoint of the masked elements: at the largest of each window, the first of equal ones."""
         windows = self._windows(x, mask)
         largest = jnp.argmax(windows, -1, keepdims=True) == jnp.arange(self.width)
         spread = jnp.where(largest, adj[..., None], 0)
@@ -231,14 +231,14 @@ def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False)
 
     ``x``: (batch, channels, time), or (batch, channels, time, 1) as ``convolution`` gives it; ``mask``:
     (batch, 1, time), or with a last axis of size 1. ``is_even`` is for kernels of even size, after which x
-    has one step more than the mask: that is left out. ``ShapeError`` if the mask does not fit.
+    has one step more than the mask; that step is left out. ``ShapeError`` if the mask does not fit.
 
     Shape: (batch, channels, windows) with ``windows = ceil(time / width)``, time that of the mask.
-    Gradient: by x ``adj mask`` at the largest element, the first of equal ones; by the mask ``adj x`` there,
-    summed over channels.
-    Differs: Marian's gradient at a masked element, where that is the largest, is ``adj``, not 0; the rule set
+    Gradient: for x, ``adj mask`` at the largest element, the first of equal ones; for the mask, ``adj x``
+    there, summed over channels.
+    Differs: Marian's gradient at a masked element that is the largest is ``adj``, not 0; the rule set
     ``"marian"`` repeats it. Marian orders the elements as (windows, batch, channels) whatever the shape says:
-    in place of its reshape to that use ``transpose(y, (2, 0, 1))``.
+    in place of its reshape to that order use ``transpose(y, (2, 0, 1))``.
     Source: Marian, ``pooling_with_masking``, on GPU only.
     """
     children = [node("pooling_with_masking", child) for child in (x, mask)]

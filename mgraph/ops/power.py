@@ -1,4 +1,4 @@
-"""Powers. Marian has them by logarithms only, ``pow``; ``x ** n`` is the number's own power."""
+"""Powers. Marian has only ``pow``, which uses logarithms; ``x ** n`` computes the power directly."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def pow(a: Number, b: Node) -> Node: ...
 def pow(a: Any, b: Any) -> Node:
     """``a`` to the power ``b`` as ``exp(b log(a))``; one of them may be a number.
 
-    NaN where a base is negative, also with a whole exponent; use ``x ** n`` there. ``ArgumentError`` for a
+    NaN where a base is negative, even with a whole exponent; use ``x ** n`` there. ``ArgumentError`` for a
     negative number ``a``.
 
     Shape: broadcast of both.
-    Gradient: that of its parts: ``adj y b / a`` by ``a``, ``adj y log(a)`` by ``b``.
-    Differs: Marian gives NaN for every power of a negative number.
+    Gradient: that of its parts: ``adj y b / a`` for ``a``, ``adj y log(a)`` for ``b``.
+    Differs: Marian gives NaN, not an error, for a negative number ``a``.
     Source: Marian, ``pow``.
     """
     if not is_number(a):
@@ -76,13 +76,13 @@ def pow(a: Any, b: Any) -> Node:
 
 
 def power(a: Any, b: Any) -> Node:
-    """``a ** b``: for a whole number ``b`` by multiplication, of any base; for a node ``b``, ``pow(a, b)``.
+    """``a ** b``: for a whole number ``b`` by multiplication, with any base; for a node ``b``, ``pow(a, b)``.
 
     ``x ** 1`` returns ``x``.
 
     Shape: broadcast of both.
     Gradient: ``adj b a ** (b - 1)`` for a number ``b``, also where ``a`` is 0; else that of ``pow``.
-    Source: no twin in Marian.
+    Source: no counterpart in Marian.
     """
     if not is_number(b):
         return pow(a, b)

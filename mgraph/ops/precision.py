@@ -17,13 +17,13 @@ from .structure import cast
 
 
 def accumulator(dtype: Any) -> Any:
-    """The type in which numbers of ``dtype`` are accumulated: float32 for 16-bit ones, else their own."""
+    """The type in which numbers of ``dtype`` are accumulated: float32 for 16-bit numbers, else ``dtype``."""
     return np.promote_types(dtype, np.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
 
 
 def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for ``forward_ops`` and ``backward_ops``: 16-bit children and adjoints come in as float32,
-    and what the rule returns goes out in the type that they had::
+    and the rule's results go out in the original type::
 
         @in_float32
         def forward_ops(self, x):

@@ -1,4 +1,4 @@
-"""Matrix products. Those of 16-bit numbers are accumulated, scaled and shifted in float32."""
+"""Matrix products. Products of 16-bit numbers are accumulated, scaled and shifted in float32."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class ProductNodeOp(FloatNodeOp):
         return product_shape(a, b, self.trans_a, self.trans_b)
 
     def product(self, a: Array, b: Array) -> Array:
-        """``scale * op(a) op(b)``, in the type it is accumulated in."""
+        """``scale * op(a) op(b)``, in its accumulation type."""
         return self._scaled(matmul(a, b, self.trans_a, self.trans_b))
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, transposed back
         where ``op`` transposes.
 
-        The adjoint is scaled first, lest sums overflow that would be scaled down; except in float16, whose
-        sums of float32 cannot overflow, while a small adjoint could vanish.
+        The adjoint is scaled first, so that sums do not overflow before they are scaled down; except in
+        float16, whose float32 sums cannot overflow, while a small adjoint could vanish.
         """
         first = adj.dtype != jnp.float16
         if first:
@@ -63,8 +63,8 @@ class ProductNodeOp(FloatNodeOp):
         return da.astype(a.dtype), db.astype(b.dtype)
 
     def steps_as_rows(self, x: Array) -> Array:
-        """The ``a`` or the adjoint of many steps, ``(time, ...)``, as that of one product with more rows: its
-        gradient by ``b`` is the sum over the steps. For products without ``trans_a``."""
+        """``a``, or the adjoint, of many steps, ``(time, ...)``, as that of one product with more rows, whose
+        gradient for ``b`` is the sum over the steps. For products without ``trans_a``."""
         return jnp.moveaxis(x, 0, -3).reshape(*x.shape[1:-2], -1, x.shape[-1])
 
     def _scaled(self, x: Array) -> Array:
@@ -98,7 +98,7 @@ def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     might merge them with earlier transposes into something slower."""
     kind = accumulator(a.dtype)
     if a.shape[:-2] != b.shape[:-2]:
-        # XLA on CPUs has no product of one transposed matrix of bfloat16 and a batch, but one of its copy.
+        # XLA on CPUs cannot multiply a transposed bfloat16 matrix by a batch, but it can multiply a copy.
         rows = kept_apart(a.mT) if trans_a else a
         return jnp.matmul(rows, b.mT if trans_b else b, preferred_element_type=kind)
     batch = tuple(range(a.ndim - 2))
@@ -108,10 +108,11 @@ def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
 
 def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     """``op(a) op(b)`` for rules that usually transpose ``a``, for which XLA has no fast product on CPUs. So
-    ``a`` is transposed by a copy, kept apart from what computes ``a``, which it would slow down. That does
-    not pay for a result with more rows than columns, except for a vector, which XLA would sum less
-    accurately; there, where rows are a multiple of 512, a stride that defeats caches, the transposed product
-    is computed. Barriers keep XLA from undoing this. On other platforms transposing is free.
+    ``a`` is transposed by a copy, kept apart from the computation of ``a``, which it would slow down. A copy
+    does not pay off for a result with more rows than columns, except for a vector, which XLA would sum less
+    accurately. Where it does not pay off and the rows are a multiple of 512, a stride that defeats caches,
+    the transposed product is computed instead. Barriers keep XLA from undoing this. On other platforms
+    transposing is free.
     """
     if not trans_a:
         return matmul(a, b, False, trans_b)
@@ -131,8 +132,8 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
 
 
 def _matmul_of_batch_copy(a: Array, b: Array, trans_b: bool) -> Array:
-    # A matrix as one axis has one layout: XLA copies it once, instead of into another layout first. Not for a
-    # single matrix, which devices may divide along either axis.
+    # A matrix as one axis has only one layout, so XLA copies it once instead of into another layout first.
+    # Not for a single matrix, which devices may divide along either axis.
     turned = _barred(a).mT
     flat = _barred(turned.reshape(*a.shape[:-2], math.prod(a.shape[-2:])))
     return matmul(flat.reshape(turned.shape), b, False, trans_b)
@@ -169,12 +170,12 @@ class RowsProductNodeOp(ProductNodeOp):
         return spec_of((*a.shape[:-2], *self.product_shape(a.shape, b.shape)), a.type)
 
     def rows_product(self, a: Array, b: Array) -> Array:
-        """``scale * op(a) op(b)`` with a's leading axes kept, in the type it is accumulated in."""
+        """``scale * op(a) op(b)`` with a's leading axes kept, in its accumulation type."""
         y = self.product(as_matrix(a), b)
         return y if a.ndim == 2 else y.reshape(*a.shape[:-1], y.shape[-1])
 
     def rows_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
-        """Gradients by ``a`` and ``b``."""
+        """Gradients for ``a`` and ``b``."""
         da, db = self.product_gradients(as_matrix(adj), as_matrix(a), b)
         return da.reshape(a.shape), db
 
@@ -209,12 +210,12 @@ def _options(op: str, trans_a: bool, trans_b: bool, scale: float) -> dict[str, A
 
 
 def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
-    """``scale * op(a) op(b)`` of a matrix ``b`` and the rows of ``a``, of any rank.
+    """``scale * op(a) op(b)`` of the rows of ``a``, of any rank, and a matrix ``b``.
 
     ``trans_b`` takes b as (n, k), ``trans_a`` a matrix a as (k, m). ``ShapeError`` if the inner sizes differ.
 
     Shape: (..., k) and (k, n) to (..., n).
-    Gradient: ``scale * adj op(b)^T`` by ``a``; ``scale * op(a)^T adj``, summed over rows, by ``b``.
+    Gradient: ``scale * adj op(b)^T`` for ``a``; ``scale * op(a)^T adj``, summed over rows, for ``b``.
     Source: Marian, ``dot``.
     """
     return DotNodeOp(a, b, **_options("dot", trans_a, trans_b, scale))
@@ -251,7 +252,7 @@ def affine(
     ``bias``: (1, n) or (n,). ``ShapeError`` if the inner sizes or the bias do not fit.
 
     Shape: (..., k), (k, n) and (1, n) to (..., n).
-    Gradient: as for ``dot``; by ``bias`` the sum of ``adj`` over all rows.
+    Gradient: as for ``dot``; for ``bias``, the sum of ``adj`` over all rows.
     Source: Marian, ``affine``.
     """
     return AffineNodeOp(a, b, bias, **_options("affine", trans_a, trans_b, scale))
@@ -286,8 +287,8 @@ def bdot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: 
     batches do not fit.
 
     Shape: (..., m, k) and (..., k, n) to (..., m, n).
-    Gradient: ``scale * adj op(b)^T`` by ``a``, ``scale * op(a)^T adj`` by ``b``, summed over what was
-    broadcast.
+    Gradient: ``scale * adj op(b)^T`` for ``a``, ``scale * op(a)^T adj`` for ``b``, summed over broadcast
+    axes.
     Source: Marian, ``bdot``.
     """
     return DotBatchedNodeOp(a, b, **_options("bdot", trans_a, trans_b, scale))
@@ -326,7 +327,7 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
         return da.reshape(a.shape), db.reshape(b.shape)
 
     def _paired(self, a: Array, b: Array) -> tuple[Array, Array, np.ndarray]:
-        """a's matrices, for each the matrix of b that it meets, and that one's number."""
+        """a's matrices, the matrix of b that each of them meets, and the number of that matrix."""
         matrices, few = _as_batch(a), _as_batch(b)
         pairs = np.arange(len(matrices)) % max(len(few), 1)
         return matrices, few[pairs], pairs
@@ -338,19 +339,20 @@ def _as_batch(x: Array) -> Array:
 
 
 def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
-    """``scale * op(a) op(b)`` where the i-th of a's matrices meets the ``i % M``-th of the M of ``b``.
+    """``scale * op(a) op(b)`` where the i-th of a's matrices meets the ``i % M``-th of b's M matrices.
 
     Both batches are flattened first, as for the rows of a beam over the sentences of a batch. ``trans_a`` and
-    ``trans_b`` swap the last two axes first. ``ShapeError`` if the inner sizes do not fit or there are more b
-    than a. New code should use ``bdot``.
+    ``trans_b`` swap the last two axes first. ``ShapeError`` if the inner sizes do not fit or ``b`` has more
+    matrices than ``a``. New code should use ``bdot``.
 
     Shape: (..., m, k) and (*, k, n) to (..., m, n).
-    Gradient: ``scale * adj op(b)^T`` by ``a``, ``scale * op(a)^T adj``, summed over what it met, by ``b``.
-    Differs: where there are fewer b than a, Marian's gradient by ``b`` writes beyond its end.
+    Gradient: ``scale * adj op(b)^T`` for ``a``; ``scale * op(a)^T adj`` for ``b``, summed over the matrices
+    that each of b's meets.
+    Differs: if ``b`` has fewer matrices than ``a``, Marian's gradient for ``b`` writes beyond its end.
     Source: Marian, ``bdot_legacy``.
     """
     return DotBatchedLegacyNodeOp(a, b, **_options("bdot_legacy", trans_a, trans_b, scale))
 
 
 PRODUCTS = (DotNodeOp, AffineNodeOp, DotBatchedNodeOp, DotBatchedLegacyNodeOp)
-"""Operators whose rules need no value and give the gradients of many products by one."""
+"""Operators whose rules need no value and can give the gradients of many products with one product."""

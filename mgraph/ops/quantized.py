@@ -1,10 +1,12 @@
-"""Products of 8-bit integers, and rounding to as few steps that gradients pass straight through.
+"""Products of 8-bit integers, and rounding to few steps, which gradients pass straight through.
 
 A number ``w`` is kept as an integer ``v`` from -127 to 127 with a scale, ``w = scale v``. Weights are
-integers before a program runs; what they are multiplied by is quantized in the program, each row by its own
-largest number, so that a row's result does not depend on other rows. Sums of products are exact, in int32.
+integers before a program runs. The program quantizes the rows that it multiplies with them, each row by its
+own largest number, so that a row's result does not depend on other rows. Sums of products are exact, in
+int32.
 
-Values are staircases, whose derivative is zero: the rules here are those of a smooth ``surrogate_ops``.
+The operators are step functions, whose derivative is zero: the rules here are those of a smooth
+``surrogate_ops``.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ STEPS = 127
 """The largest integer: -128 is not used, so that a number and its negative have the same size."""
 
 NOT_BETWEEN = "distinct"
-"""The domain of cases: no odd multiple of 0.1 is half way between two of the steps of a larger one, where
+"""The domain of cases: no odd multiple of 0.1 is halfway between two steps of a larger odd multiple, where
 float32 and float64 would round differently."""
 
 
 def steps_of(x: Array, axis: int | None, most: int = STEPS) -> Array:
-    """The size of a step, ``max|x| / most`` over an axis or over all, at least the smallest normal number."""
+    """The size of a step, ``max|x| / most`` over one or all axes, and at least the smallest normal number."""
     largest = jnp.max(jnp.abs(x), axis, keepdims=True)
     return jnp.maximum(largest / most, jnp.finfo(x.dtype).tiny)
 
@@ -64,13 +66,14 @@ class FakeQuantizeNodeOp(FloatUnaryNodeOp):
 def fake_quantize(x: Node, bits: int = 8, axis: int | None = None) -> Node:
     """``s round(x / s)`` with the step ``s = max|x| / (2^(bits - 1) - 1)`` over ``axis`` or all of ``x``.
 
-    The values that a matrix of so many bits can hold, still as floating point numbers: to train a model that
-    will run in integers. ``affine(fake_quantize(x, axis=-1), fake_quantize(w, axis=0), b)`` is, up to
-    rounding, what ``affine_int8`` computes. ``ArgumentError`` for less than 2 or more than 16 bits.
+    The result holds only values that fit into ``bits`` bits, still as floating point numbers: for training a
+    model that will run in integers. ``affine(fake_quantize(x, axis=-1), fake_quantize(w, axis=0), b)`` is, up
+    to rounding, what ``affine_int8`` computes. ``ArgumentError`` for fewer than 2 or more than 16 bits.
 
     Shape: that of ``x``.
     Gradient: ``adj``, straight through: that of ``x`` itself.
-    Source: Bengio et al. 2013. Marian's option ``quantize-bits`` rounds parameters so, after each update.
+    Source: Bengio et al. 2013. Marian's option ``quantize-bits`` rounds parameters this way after each
+    update.
     """
     bits = whole("fake_quantize", "bits", bits)
     if not 2 <= bits <= 16:
@@ -84,7 +87,7 @@ def _case(*shapes: tuple[int, ...], **fields: Any) -> Case:
 
 
 class AffineInt8NodeOp(NaryNodeOp):
-    """Children: x, integers, their scales, then a bias and a multiplier, each if there is one."""
+    """Children: x, integers, their scales, then a bias and a multiplier, both optional."""
 
     type = "affine_int8"
     color = "orange"
@@ -163,7 +166,7 @@ class AffineInt8NodeOp(NaryNodeOp):
         return *found, *([] if multiplier is None else [None])
 
     def _split(self, others: tuple[Any, ...]) -> tuple[Any, Any]:
-        """The bias and the multiplier among the last children, ``None`` for what there is not."""
+        """The bias and the multiplier among the last children, ``None`` for a missing one."""
         multiplier = others[-1] if self.static else None
         rest = others[:-1] if self.static else others
         return (rest[0] if rest else None), multiplier
@@ -204,7 +207,7 @@ class AffineInt8NodeOp(NaryNodeOp):
 
 
 def _quantized(x: Array, multiplier: Array | None) -> tuple[Array, Array]:
-    """The integers of ``x`` and the size of their steps: of each row, or given."""
+    """The integers of ``x`` and the size of their steps, for each row or from the multiplier."""
     if multiplier is None:
         step = steps_of(x, -1)
         integers = jnp.rint(x / step)
@@ -231,20 +234,20 @@ def affine_int8(
     multiplier: Node | None = None,
     trans_b: bool = False,
 ) -> Node:
-    """``x W + bias`` by integers, with the weight ``W = scales * values`` of int8.
+    """``x W + bias`` in integers, with the int8 weight ``W = scales * values``.
 
-    Each row of ``x`` becomes ``round(x / s)`` with its own step ``s = max|x| / 127``, is multiplied by
-    ``values`` exactly, and the sums by ``s * scales``. A ``multiplier``, one number, stands for ``1 / s`` of
-    all rows, which are then cut to 127 steps. ``trans_b`` takes ``values`` as (n, k) and its ``scales`` as
-    (n, 1). ``values`` may be a batch of matrices, for an ``x`` of the same rank and batch. ``ShapeError`` if
-    the sizes do not fit, ``ElementTypeError`` if ``values`` is not int8.
+    Each row of ``x`` becomes ``round(x / s)`` with its own step ``s = max|x| / 127`` and is multiplied by
+    ``values`` exactly; the sums are multiplied by ``s * scales``. A ``multiplier``, one number, replaces
+    ``1 / s`` for all rows, which are then cut to 127 steps. ``trans_b`` takes ``values`` as (n, k) and its
+    ``scales`` as (n, 1). ``values`` may be a batch of matrices, for an ``x`` of the same rank and batch.
+    ``ShapeError`` if the sizes do not fit, ``ElementTypeError`` if ``values`` is not int8.
 
     Shape: (..., k), (k, n), (1, n) or (1, 1), and (1, n) to (..., n); (b, m, k), (b, k, n) and (b, 1, n) to
     (b, m, n).
-    Gradient: straight through, that of ``affine(x, W, bias)``: ``adj W^T`` by ``x``, the sum over rows of
-    ``adj * (x values)`` by ``scales`` and of ``adj`` by ``bias``; none by ``values`` and the multiplier.
-    With ``derivatives="jax"`` it is that of the rounding, zero by ``x``. Not written to ONNX.
-    Source: Jacob et al. 2018. Marian's products of ``intgemm8`` round all rows by one step.
+    Gradient: straight through, that of ``affine(x, W, bias)``: ``adj W^T`` for ``x``, the sum over rows of
+    ``adj * (x values)`` for ``scales`` and of ``adj`` for ``bias``; none for ``values`` and the multiplier.
+    With ``derivatives="jax"`` it is that of the rounding, zero for ``x``. Not written to ONNX.
+    Source: Jacob et al. 2018. Marian's products of ``intgemm8`` round all rows with the same step.
     """
     others = [n for n in (bias, multiplier) if n is not None]
     return AffineInt8NodeOp(

@@ -1,4 +1,4 @@
-"""Reductions along one axis or several, which stay with size 1. Over axes of size 1 they return their input.
+"""Reductions along one or several axes, which stay with size 1. Over axes of size 1 they return their input.
 
 Sums and products of 16-bit numbers are accumulated in float32 and rounded once, at the end.
 """
@@ -49,8 +49,8 @@ def _reduce(cls: type[ReduceNodeOp], x: Node, axes: Axes) -> Node:
 def over_axes(
     reduction: Callable[[Node, int], Node], x: Node, axes: tuple[int, ...], shape: Shape | None = None
 ) -> Node:
-    """``reduction(x, axis)`` over several axes in order, which are first merged into one; of ``shape``, or
-    with size 1 along the axes."""
+    """``reduction(x, axis)`` over ascending ``axes``, which are first merged into one. The result has
+    ``shape``, or by default size 1 along the axes."""
     if len(axes) < 2:
         found = reduction(x, axes[0]) if axes else x
         return found if shape is None else reshape(found, shape)
@@ -75,9 +75,9 @@ class SumNodeOp(ReduceNodeOp):
 
 
 def sum(x: Node, axis: Axes = 0) -> Node:
-    """The sum along ``axis``, one or several, the first one by default.
+    """The sum along ``axis``, one or several, the first by default.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj``.
     Source: Marian, ``sum``.
     """
@@ -99,7 +99,7 @@ class MeanNodeOp(FloatReduceNodeOp):
 def mean(x: Node, axis: Axes = 0) -> Node:
     """The mean of the N elements along ``axis``, one or several, the first by default.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj / N``.
     Source: Marian, ``mean``.
     """
@@ -107,7 +107,7 @@ def mean(x: Node, axis: Axes = 0) -> Node:
 
 
 class CentredNodeOp(FloatReduceNodeOp):
-    """``x - mean(x)``, for ``std`` and ``var``. No twin in Marian, which subtracts the node of the mean."""
+    """``x - mean(x)``, for ``std`` and ``var``. No counterpart in Marian, which subtracts the mean's node."""
 
     type = "centred"
     color = "yellow"
@@ -153,7 +153,7 @@ def _(self: RmsNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
 
 
 def _direction(x: Array, y: Array) -> Array:
-    """``x / y``, 0 where ``y = 0``: all x are 0 there."""
+    """``x / y``; 0 where ``y = 0``, as all x are 0 there."""
     return x / jnp.where(y == 0, 1, y)
 
 
@@ -179,12 +179,12 @@ def std(x: Node, axis: Axes = 0) -> Node:
     """The standard deviation of the N elements along ``axis``, one or several: ``rms(x - mean(x))``,
     over N, not N - 1.
 
-    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
-    to float32 for the whole of it.
+    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. With 16-bit numbers, all
+    of it is computed in float32.
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``adj (x - mean(x)) / (N y)``, 0 where ``y = 0``.
-    Differs: Marian omits the ``1 / N`` of the gradient; the rule set ``"marian"`` does too. Source: Marian,
+    Differs: Marian omits the ``1 / N`` of the gradient; so does the rule set ``"marian"``. Source: Marian,
     ``std``.
     """
     return _deviation(RmsNodeOp, "std", x, axis)
@@ -194,12 +194,12 @@ def var(x: Node, axis: Axes = 0) -> Node:
     """The variance of the N elements along ``axis``, one or several: the mean of ``(x - mean(x))^2``, over
     N, not N - 1.
 
-    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
-    to float32 for the whole of it.
+    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. With 16-bit numbers, all
+    of it is computed in float32.
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``2 adj (x - mean(x)) / N``.
-    Differs: Marian omits the ``1 / N`` of the gradient; the rule set ``"marian"`` does too. Source: Marian,
+    Differs: Marian omits the ``1 / N`` of the gradient; so does the rule set ``"marian"``. Source: Marian,
     ``var``.
     """
     return _deviation(MeanSqrNodeOp, "var", x, axis)
@@ -247,9 +247,9 @@ class MinNodeOp(ExtremumNodeOp):
 
 
 def max(x: Node, axis: Axes = 0) -> Node:
-    """The largest element along ``axis``, one or several, the first one by default.
+    """The largest element along ``axis``, one or several, the first by default.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj`` for every element that equals the largest; ``jax.grad`` divides it among them.
     Source: Marian, ``max``.
     """
@@ -257,9 +257,9 @@ def max(x: Node, axis: Axes = 0) -> Node:
 
 
 def min(x: Node, axis: Axes = 0) -> Node:
-    """The smallest element along ``axis``, one or several, the first one by default.
+    """The smallest element along ``axis``, one or several, the first by default.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj`` for every element that equals the smallest; ``jax.grad`` divides it among them.
     Source: Marian, ``min``.
     """
@@ -281,9 +281,9 @@ class ProdNodeOp(ReduceNodeOp):
 
 
 def prod(x: Node, axis: Axes = 0) -> Node:
-    """The product along ``axis``, one or several, the first one by default.
+    """The product along ``axis``, one or several, the first by default.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj`` times the product of all other elements, correct with zeros among them.
     Differs: Marian has no gradient here.
     Source: Marian, ``prod``.
@@ -299,9 +299,9 @@ def shifted(x: Array, axis: int, fill: float, reverse: bool) -> Array:
 
 
 def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
-    """``x - top`` along ``axis``, with ``top`` the largest element, its ``exp``, and their sum. Where all are
-    -inf the shares ``exp(x - top) / sum`` are 0 rather than NaN. All rules of an operator use this function,
-    so that XLA computes it once.
+    """``x - top`` along ``axis``, with ``top`` the largest element, its ``exp``, and their sum. Where all
+    elements are -inf, the shares ``exp(x - top) / sum`` are 0 rather than NaN. All rules of an operator use
+    this function, so that XLA computes it once.
     """
     distance = x - largest(x, axis)
     powers = jnp.exp(distance)
@@ -309,15 +309,15 @@ def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
 
 
 def largest(x: Array, axis: int) -> Array:
-    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf or does not
-    exist."""
+    """The largest element along ``axis``, to be subtracted from all elements; a finite number where it is
+    -inf or there are no elements."""
     lowest = float(jnp.finfo(x.dtype).min)
     top = jnp.max(x, axis, keepdims=True, initial=None if x.shape[axis] else lowest)
     return jnp.maximum(jax.lax.stop_gradient(top), lowest)
 
 
 def divisor(total: Array) -> Array:
-    """A divisor for the terms of a sum that is about 1 or more, or else 0 with all its terms. It is a
+    """A divisor for the terms of a sum that is either about 1 or more, or 0 because all terms are. It is a
     maximum, because a ``where`` keeps XLA on CPUs from vectorizing the divisions.
     """
     return jnp.maximum(total, 0.5)
@@ -345,11 +345,11 @@ class LogSumExpNodeOp(FloatReduceNodeOp):
 
 
 def logsumexp(x: Node, axis: Axes = 0) -> Node:
-    """``log(sum(exp(x)))`` along ``axis``, one or several, the first one by default, without overflow.
+    """``log(sum(exp(x)))`` along ``axis``, one or several, the first by default, without overflow.
 
-    -inf, and without a gradient, where all elements are -inf.
+    Where all elements are -inf it is -inf, and the gradient is 0.
 
-    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj exp(x - y)``, which is ``adj softmax(x)``.
     Source: Marian, ``logsumexp``.
     """
@@ -373,10 +373,10 @@ class ScalarProductNodeOp(FloatNodeOp):
 
 
 def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
-    """The sum of ``a * b``, broadcast, along ``axis``, the first one by default.
+    """The sum of ``a * b``, broadcast, along ``axis``, the first by default.
 
     Shape: broadcast of both with size 1 along ``axis``.
-    Gradient: ``adj b`` by ``a``, ``adj a`` by ``b``.
+    Gradient: ``adj b`` for ``a``, ``adj a`` for ``b``.
     Source: Marian, ``scalar_product``.
     """
     longer = a if len(node("scalar_product", a).shape) >= len(node("scalar_product", b).shape) else b
@@ -384,13 +384,13 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 
 
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
-    """``sum(x * weights) / sum(weights)`` along ``axis``, the first one by default; NaN without weight.
+    """``sum(x * weights) / sum(weights)`` along ``axis``, the first by default; NaN if all weights are 0.
 
-    16-bit numbers are taken to float32 for the whole of it.
+    With 16-bit numbers, all of it is computed in float32.
 
     Shape: broadcast of both with size 1 along ``axis``.
-    Gradient: that of its parts; with ``s = sum(weights)``: ``adj weights / s`` by ``x``,
-    ``adj (x - y) / s`` by ``weights``.
+    Gradient: that of its parts; with ``s = sum(weights)``: ``adj weights / s`` for ``x``,
+    ``adj (x - y) / s`` for ``weights``.
     Source: Marian, ``weighted_average``.
     """
     if len(node("weighted_average", x).shape) != len(node("weighted_average", weights).shape):

@@ -45,14 +45,14 @@ class PadNodeOp(UnaryNodeOp):
 
 
 def pad(x: Node, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Node:
-    """``x`` with ``value`` around it: for each axis, ``pads`` has how many before and how many after.
+    """``x`` with ``value`` around it: for each axis, ``pads`` has the numbers of elements before and after.
 
-    ``x`` itself if all are 0. ``ShapeError`` unless there is one pair, not negative, for each axis,
+    ``x`` itself if all are 0. ``ShapeError`` unless there is a pair of non-negative numbers for each axis,
     ``ElementTypeError`` for a ``value`` that an integer type cannot hold.
 
-    Shape: that of ``x``, along each axis longer by both numbers.
+    Shape: that of ``x``, longer along each axis by both numbers.
     Gradient: the part of ``adj`` where ``x`` is.
-    Source: nGraph, ``Pad``; no twin in Marian.
+    Source: nGraph, ``Pad``; no counterpart in Marian.
     """
     rank = len(node("pad", x).shape)
     try:
@@ -80,13 +80,13 @@ class ReverseNodeOp(UnaryNodeOp):
 
 
 def reverse(x: Node, axes: int | Sequence[int] = 0) -> Node:
-    """The elements in the opposite order along ``axes``, one or several; the first one by default.
+    """The elements in the opposite order along ``axes``, one or several; the first by default.
 
     Along axes of size 1 it is ``x`` itself. ``ShapeError`` for an axis that does not exist or is named twice.
 
     Shape: that of ``x``.
     Gradient: ``adj`` in the opposite order.
-    Source: nGraph, ``Reverse``; no twin in Marian.
+    Source: nGraph, ``Reverse``; no counterpart in Marian.
     """
     turned = tuple(axis for axis in axes_in("reverse", x, axes) if x.shape[axis] != 1)
     return ReverseNodeOp(x, axes=turned) if turned else x
@@ -117,14 +117,14 @@ def broadcast_to(x: Node, shape: Any) -> Node:
 
     Shape: ``shape``.
     Gradient: ``adj`` summed over the repetitions.
-    Source: nGraph, ``Broadcast``; no twin in Marian.
+    Source: nGraph, ``Broadcast``; no counterpart in Marian.
     """
     shape = as_shape(shape)
     return x if node("broadcast_to", x).shape == shape else BroadcastToNodeOp(x, to=shape)
 
 
 class ReplaceSliceNodeOp(NaryNodeOp):
-    """Children: x, and what is written over a region of it."""
+    """Children: x, and the value that is written over a region of x."""
 
     type = "replaceSlice"
     region: Region
@@ -157,16 +157,16 @@ class ReplaceSliceNodeOp(NaryNodeOp):
 
 
 def replace_slice(x: Node, slices: Slice | int | Sequence[Slice | int], value: Any) -> Node:
-    """``x`` with ``value``, a node or a number, written over a region, which ``slices`` give for the first
-    axes, or for the first alone; other axes are whole. ``graph.assign(w[1:3], value)`` does so to a
-    parameter.
+    """``x`` with ``value``, a node or a number, written over a region.
 
-    A position is a ``Slice`` of length 1. ``value`` has the region's shape or broadcasts to it.
-    ``ShapeError`` if it does not, if there are more slices than axes, and for slices as for ``slice``.
+    ``slices`` give the region along the first axes, or along the first alone; the region spans all other
+    axes. A position is a ``Slice`` of length 1. ``value`` has the region's shape or broadcasts to it.
+    ``graph.assign(w[1:3], value)`` does the same to a parameter. ``ShapeError`` if ``value`` does not fit, if
+    there are more slices than axes, and for slices as for ``slice``.
 
     Shape: that of ``x``.
-    Gradient: by ``x``: ``adj``, 0 where overwritten. By ``value``: ``adj`` in the region.
-    Source: nGraph, ``ReplaceSlice``; no twin in Marian.
+    Gradient: for ``x``: ``adj``, 0 where overwritten. For ``value``: ``adj`` in the region.
+    Source: nGraph, ``ReplaceSlice``; no counterpart in Marian.
     """
     sizes = node("replace_slice", x).shape
     given = [

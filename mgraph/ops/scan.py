@@ -114,19 +114,20 @@ def scan(
     ``init`` is the first state, a node or a tuple of nodes; ``xs`` a node or a tuple of nodes of shape
     ``(time, ...)``, of which ``f`` sees slices of shape ``(...)``. Returns the last state, shaped like
     ``init``, and the results stacked to ``(time, ...)``, shaped like what ``f`` returns (a node, a tuple of
-    nodes, or an empty tuple). ``reverse`` runs from the last step to the first, results staying in place.
-    ``unroll`` steps are compiled at once, at least one: faster for small bodies, slower to compile.
+    nodes, or an empty tuple). ``reverse`` runs from the last step to the first; results stay in place.
+    ``unroll``, at least 1, is the number of steps that are compiled together: more are faster for small
+    bodies, but slower to compile.
 
-    ``f`` is called once, to be recorded. It may use nodes from outside: parameters, masks, constants;
-    operations on those alone are done once, outside of the loop. A dropout mask made inside is one mask for
-    all steps; for a mask per step draw it outside and pass it in ``xs``.
+    ``f`` is called once, to be recorded. It may use nodes from outside: parameters, masks, constants.
+    Operations on such nodes alone run once, outside the loop. A dropout mask made inside is one mask for all
+    steps; for a mask per step, draw it outside and pass it in ``xs``.
 
     ``GraphError`` if ``f`` changes the number of states or keeps a node for use outside, ``ShapeError`` or
     ``ElementTypeError`` if it changes a state's shape or type.
 
     Shape: states keep theirs; results of shape (...) to (time, ...).
     Gradient: that of the operators in the body, back through all steps.
-    Source: no twin in Marian, which records every step.
+    Source: no counterpart in Marian, which records every step.
     """
     first, sequences = _tuple(init), _tuple(xs)
     graph = (*first, *sequences)[0].graph if first or sequences else None

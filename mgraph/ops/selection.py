@@ -1,4 +1,4 @@
-"""Selection: of one of two nodes, element by element, and of one class of several."""
+"""Selection of one of two nodes, element by element, and of one of several classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .operands import Gradients, as_positions, is_number, node, refusal
 
 
 class SelectNodeOp(NaryNodeOp):
-    """Children: the condition, what is taken where it holds, what is taken elsewhere."""
+    """Children: the condition, the node taken where it holds, the node taken elsewhere."""
 
     type = "select"
     color = "yellow"
@@ -44,13 +44,13 @@ class SelectNodeOp(NaryNodeOp):
 def select(condition: Node, a: Any, b: Any) -> Node:
     """``a`` where the condition is not 0, else ``b``; numpy's ``where``. One of the two may be a number.
 
-    The condition is of any element type; comparisons make one: ``select(x > 0, x, 0)``. What is not taken has
-    no influence, not even as NaN, on the value and on gradients. ``ElementTypeError`` if both are numbers
-    or of unequal element types.
+    The condition may have any element type; comparisons make one: ``select(x > 0, x, 0)``. Elements that are
+    not selected affect neither the value nor the gradients, even if they are NaN. ``ElementTypeError`` if
+    both are numbers or have different element types.
 
     Shape: broadcast of all three.
-    Gradient: ``adj`` to ``a`` where the condition holds, to ``b`` elsewhere; none to the condition.
-    Source: nGraph, ``Select``; no twin in Marian.
+    Gradient: ``adj`` for ``a`` where the condition holds, for ``b`` elsewhere; none for the condition.
+    Source: nGraph, ``Select``; no counterpart in Marian.
     """
     node("select", condition)
     if is_number(a) and is_number(b):
@@ -91,15 +91,15 @@ class OneHotNodeOp(UnaryNodeOp):
 
 
 def one_hot(indices: Node, depth: int, axis: int = -1, type: Any = Type.float32) -> Node:
-    """1 at the index, 0 elsewhere, along a new ``axis`` of size ``depth``, the last one by default.
+    """1 at the index, 0 elsewhere, along a new ``axis`` of size ``depth``, the last by default.
 
-    ``indices`` is a node of integers; an index outside of 0 to ``depth - 1`` gives zeros only.
+    ``indices`` is a node of integers; an index outside 0 to ``depth - 1`` gives only zeros.
     ``ElementTypeError`` for other nodes, ``ShapeError`` for a negative ``depth`` or an axis that does not
     exist.
 
     Shape: (...) to (..., depth), with ``depth`` at ``axis``.
     Gradient: none.
-    Source: nGraph, ``OneHot``; no twin in Marian.
+    Source: nGraph, ``OneHot``; no counterpart in Marian.
     """
     rank = len(node("one_hot", indices).shape)
     depth, axis = whole("one_hot", "depth", depth), whole("one_hot", "axis", axis)

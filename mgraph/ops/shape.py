@@ -41,8 +41,8 @@ class ReshapeNodeOp(UnaryNodeOp):
 def reshape(x: Node, shape: Shape) -> Node:
     """The elements of ``x``, row-major, in another shape; ``x`` itself if it has that shape.
 
-    One size may be -1, and follows from the others. ``ShapeError`` if the numbers of elements differ, or if
-    the size that -1 stands for is not a whole number or, beside a 0, not known.
+    One size may be -1; it follows from the others. ``ShapeError`` if the numbers of elements differ, or if
+    the size for -1 is not a whole number or, with another size of 0, not known.
 
     Shape: ``shape``.
     Gradient: ``adj`` in the shape of ``x``.
@@ -53,13 +53,13 @@ def reshape(x: Node, shape: Shape) -> Node:
 
 
 def _completed(x: Node, sizes: Shape) -> Shape:
-    """The sizes with the one that follows in the place of a -1."""
+    """The sizes, with the size that follows from the others in place of a -1."""
     if -1 not in sizes:
         return sizes
     rest = math.prod(n for n in sizes if n != -1)
     count = math.prod(x.shape)
     if sizes.count(-1) > 1 or not rest or count % rest:
-        raise refusal("reshape", f"no one size in the place of -1 makes {sizes} hold {count} elements", x)
+        raise refusal("reshape", f"no size in place of -1 makes {sizes} hold {count} elements", x)
     return tuple(count // rest if n == -1 else n for n in sizes)
 
 
@@ -85,7 +85,7 @@ def flatten_2d(x: Node) -> Node:
 
 
 def atleast_nd(x: Node, n: int) -> Node:
-    """``x`` with axes of size 1 put in front until there are ``n``; ``x`` itself if it has as many.
+    """``x`` with axes of size 1 put in front until there are ``n``; ``x`` itself if it has that many.
 
     Shape: (1, ..., 1, ...) with at least ``n`` axes.
     Gradient: ``adj`` in the shape of ``x``.
@@ -143,7 +143,7 @@ class TransposeNodeOp(UnaryNodeOp):
 
     def new_spec(self, x: Spec) -> Specs:
         if sorted(self.axes) != list(range(len(x.shape))):
-            raise ShapeError(f"axes {self.axes} are not an order of the child's {len(x.shape)} axes")
+            raise ShapeError(f"axes {self.axes} are not a permutation of the child's {len(x.shape)} axes")
         return super().new_spec(x)
 
     def forward_ops(self, x: Array) -> Array:
@@ -174,7 +174,7 @@ def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
 def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
     """``x`` with two axes swapped; ``x`` itself if they are the same.
 
-    A reshape if no element moves, that is if one of the two and all between have size 1.
+    A reshape if no element moves: if one of the two axes and all axes between them have size 1.
 
     Shape: that of ``x`` with the two sizes swapped.
     Gradient: ``adj`` with the two axes swapped.
@@ -210,7 +210,7 @@ class ConcatenateNodeOp(NaryNodeOp):
 
 
 def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
-    """The nodes concatenated along ``axis``; a single one is returned itself.
+    """The nodes concatenated along ``axis``; a single node is returned itself.
 
     ``ShapeError`` if their other axes differ.
 
@@ -225,9 +225,9 @@ def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
 
 
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
-    """``repeats`` copies of ``x``, one after the other along ``axis`` (a b a b); once is ``x`` itself.
+    """``repeats`` copies of ``x``, one after the other along ``axis`` (a b a b); one copy is ``x`` itself.
 
-    ``ShapeError`` for fewer copies than one, and for more than memory holds.
+    ``ShapeError`` for fewer than one copy, and for more than memory holds.
 
     Shape: that of ``x``, ``repeats`` times as long along ``axis``.
     Gradient: ``adj`` summed over the copies.
@@ -273,9 +273,9 @@ def slice(x: Node, axis: int, range: Slice | int) -> Node:
     """The part of ``x`` in a ``Slice`` of ``axis``, or at one position; the axis stays, with size 1.
 
     Negative positions count from the end. The whole axis is ``x`` itself. ``ShapeError`` if nothing is
-    selected, outside of the axis, or with a negative stride.
+    selected, for positions outside the axis, and for a negative stride.
 
-    Shape: that of ``x``, along ``axis`` as long as the slice.
+    Shape: that of ``x``, with the length of the slice along ``axis``.
     Gradient: ``adj`` in the slice, 0 outside.
     Differs: Marian's node is a ``gather`` where the slice is not contiguous.
     Source: Marian, ``slice``.

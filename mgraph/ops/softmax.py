@@ -49,7 +49,7 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, p: Array, x: Array) -> Gradients:
-        # The sum of p differs from 1 by rounding, which may be all of 1 - p where p is nearly 1.
+        # The sum of p differs from 1 by a rounding error, which may be all of 1 - p where p is nearly 1.
         total = divisor(jnp.sum(p, self.axis, keepdims=True))
         return (p * (adj - jnp.sum(p * adj, self.axis, keepdims=True) / total),)
 
@@ -58,9 +58,9 @@ def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
     """``p = exp(x) / sum(exp(x))`` along ``axis``; ``softmax(x, axis)`` and ``softmax(x, mask, axis)``.
 
     ``mask`` broadcasts to ``x`` and holds 1 to keep an element and 0 to mask it: half of the lowest number of
-    the element type (of float32, for 16-bit ones) is added to the latter. Where all elements are masked the
-    result is near uniform, not NaN; a row of -inf gives zeros. ``ShapeError`` for a mask that does not
-    broadcast to ``x``, ``ElementTypeError`` for one of another element type.
+    the element type (of float32, for 16-bit types) is added to masked elements. Where all elements are masked
+    the result is nearly uniform, not NaN; a row of -inf gives zeros. ``ShapeError`` for a mask that does not
+    broadcast to ``x``, ``ElementTypeError`` for a mask of another element type.
 
     Shape: that of ``x``.
     Gradient: ``p (adj - sum(p adj))``.
@@ -82,7 +82,7 @@ def _check_mask(x: Node, mask: Node) -> None:
     """``ElementTypeError`` or ``ShapeError`` for a mask that does not fit ``x``."""
     if mask.value_type is not x.value_type:
         raise ElementTypeError(
-            f"softmax: node and mask of unequal element type, {x.value_type} and {mask.value_type}; "
+            f"softmax: node and mask differ in element type, {x.value_type} and {mask.value_type}; "
             f'cast(mask, "{x.value_type}"){here()}'
         )
     pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
@@ -230,12 +230,12 @@ def cross_entropy(
 
     ``loss = (1 - alpha) (lse - x_gold) + alpha (lse - mean(x))`` with ``lse = log(sum(exp(x)))`` over the V
     classes and ``alpha = label_smoothing``, so that smoothing includes the gold class. ``indices`` are
-    integers, one for each row in order; a class out of range gives NaN. The loss is of ``output_type``:
-    float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in
-    number, ``ArgumentError`` for a smoothing outside of 0 to 1.
+    integers, one for each row in order; a class out of range gives NaN. The loss is of ``output_type``, by
+    default float32, also for 16-bit logits (float64 for float64 logits). ``ShapeError`` if rows and indices
+    differ in number, ``ArgumentError`` for a smoothing outside 0 to 1.
 
     Shape: (..., V) to (..., 1).
-    Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` by the logits, with ``p = softmax(logits)``.
+    Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` for the logits, with ``p = softmax(logits)``.
     Source: Szegedy et al. 2016; Marian, ``cross_entropy``.
     """
     alpha = smoothing("cross_entropy", label_smoothing)
@@ -246,7 +246,7 @@ def cross_entropy(
 
 
 def smoothing(op: str, value: float) -> float:
-    """A label smoothing for the function ``op``; ``ArgumentError`` outside of 0 to 1."""
+    """A label smoothing for the function ``op``; ``ArgumentError`` outside 0 to 1."""
     value = real(op, "label_smoothing", value)
     if not 0 <= value <= 1:
         raise ArgumentError(f"{op}: expected a label smoothing from 0 to 1, got {value}{here()}")
@@ -300,14 +300,14 @@ def softmax_cross_entropy(logits: Node, labels: Node) -> Node:
     """The cross entropy of the distributions ``labels`` and ``softmax(logits)``, one number per row.
 
     ``loss = sum(labels (lse - x))`` with ``lse = log(sum(exp(x)))`` over the V classes: ``cross_entropy``
-    with a label, a real number, for each class. The labels of a row may sum to anything, also to less than
-    1; a logit of -inf with the label 0 counts nothing. The loss is float32, also for 16-bit children (float64
-    for float64 ones). ``ShapeError`` if the last axes differ; the axes before them broadcast.
+    with a label, a real number, for each class. The labels of a row may have any sum, even less than 1; a
+    logit of -inf with the label 0 adds nothing. The loss is float32, also for 16-bit children (float64 for
+    float64 children). ``ShapeError`` if the last axes differ; the axes before them broadcast.
 
     Shape: (..., V) and (..., V) to (..., 1).
-    Gradient: ``adj (p sum(labels) - labels)`` by the logits, with ``p = softmax(logits)``, and
-    ``adj (lse - x)``, in float16 cut to its largest number, by the labels.
-    Source: Alea TK, ``SoftmaxCrossEntropy``, whose loss is the mean of these; no twin in Marian.
+    Gradient: ``adj (p sum(labels) - labels)`` for the logits, with ``p = softmax(logits)``, and
+    ``adj (lse - x)``, in float16 cut to its largest number, for the labels.
+    Source: Alea TK, ``SoftmaxCrossEntropy``, whose loss is the mean over the rows; no counterpart in Marian.
     """
     return SoftmaxCrossEntropyNodeOp(logits, labels)
 
@@ -360,13 +360,13 @@ def unlikelihood(logits: Node, indices: Node) -> Node:
     """The loss that penalizes ``indices``: ``-log(1 - p)`` with ``p = softmax(logits)[index]``.
 
     Computed as ``log(1 + exp(x_index - lse))`` with ``lse`` over the other classes, which stays finite where
-    p rounds to 1. ``indices`` are integers, as many as rows, or as many as rows of the last two axes before
+    p rounds to 1. ``indices`` are integers, one for each row, or one for each row of the last two axes before
     V, (time, batch), which then repeat along the leading axes; a class out of range gives NaN. The loss is
-    float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in
+    float32, also for 16-bit logits (float64 for float64 logits). ``ShapeError`` if rows and indices differ in
     number.
 
     Shape: (..., V) to (..., 1).
-    Gradient: ``adj p`` by the indexed logit, ``-adj p q`` by the others with q the softmax among them.
+    Gradient: ``adj p`` for the indexed logit, ``-adj p q`` for the others with q the softmax among them.
     Differs: Marian composes it of softmax, gather and log, and has inf and NaN where p rounds to 1.
     Source: Welleck et al. 2020; Marian, ``unlikelihood``.
     """

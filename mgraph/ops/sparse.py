@@ -1,10 +1,10 @@
 """Products of a sparse matrix and a dense one.
 
 A sparse matrix S of shape (rows, columns) is given in compressed rows (CSR): its entries' ``values`` and
-column ``indices``, both (nnz,), row after row, and ``offsets``, (rows + 1,), from 0 to nnz, so that the
-entries of row i are those from ``offsets[i]`` to before ``offsets[i + 1]``. S is never made dense: a product
-with n columns takes O(nnz n) steps. An entry with a column out of range, or after the last offset, is
-ignored, so that arrays may be padded.
+column ``indices``, both (nnz,), row after row, and ``offsets``, (rows + 1,), from 0 to nnz. The entries of
+row i run from ``offsets[i]`` to just before ``offsets[i + 1]``. S is never made dense: a product with n
+columns takes O(nnz n) steps. An entry with a column out of range, or after the last offset, is ignored, so
+arrays may be padded.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class CSRDotNodeOp(FloatNodeOp):
         return self.trans_s != self.swap_operands
 
     def _ends(self, indices: Array, offsets: Array) -> tuple[Array, Array]:
-        """For each entry the position in the result, and the position in D, that it connects."""
+        """For each entry, the position in the result and the position in D that it connects."""
         indices, offsets = as_positions(indices), as_positions(offsets)
         # An entry's row is the number of rows that end before it.
         ends = jnp.zeros(indices.shape, jnp.int32).at[offsets[1:]].add(1, mode="drop")
@@ -135,8 +135,8 @@ def csr_dot(
     ignored. ``ShapeError`` if the shapes do not fit, ``ElementTypeError`` if indices are not integers.
 
     Shape: (m, k) and (k, ...) to (m, ...); with ``trans_a`` (k, m) and (k, ...) to (m, ...).
-    Gradient: by B ``op(A)^T adj``; by the value at (i, j) of ``op(A)`` the sum of ``adj[i] B[j]``.
-    Differs: Marian has no gradient by the values, and on CPU neither ``trans_a`` nor any gradient.
+    Gradient: ``op(A)^T adj`` for B; the sum of ``adj[i] B[j]`` for the value at (i, j) of ``op(A)``.
+    Differs: Marian has no gradient for the values, and on CPU neither ``trans_a`` nor any gradient.
     Source: Marian, ``csr_dot``.
     """
     children = [node("csr_dot", x) for x in (A_values, A_indices, A_offsets, B)]
@@ -153,7 +153,8 @@ def dot_csr(
     The parts of B and the errors are as for ``csr_dot``.
 
     Shape: (..., k) and (k, n) to (..., n); with ``trans_b`` (..., k) and (n, k) to (..., n).
-    Gradient: by A ``adj op(B)^T``; by the value at (i, j) of ``op(B)`` the sum of ``A[..., i] adj[..., j]``.
+    Gradient: ``adj op(B)^T`` for A; the sum of ``A[..., i] adj[..., j]`` for the value at (i, j) of
+    ``op(B)``.
     Differs: Marian declares it, but stops when it is used.
     Source: Marian, ``dot_csr``.
     """

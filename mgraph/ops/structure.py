@@ -118,17 +118,17 @@ class TupleViewNodeOp(UnaryNodeOp):
 
 
 def get(outputs: Node | Sequence[Node], i: int) -> Node:
-    """The i-th of several outputs: of what ``topk``, ``sort``, ``argmax`` and ``argmin`` return, or of a node
-    that has several. ``ArgumentError`` if there are not that many.
+    """The i-th of several outputs: of a tuple that ``topk``, ``sort``, ``argmax`` or ``argmin`` returns, or
+    of a node with several outputs. ``ArgumentError`` if there is no such output.
 
     Shape: that of the output.
-    Gradient: ``adj`` to that output; none for integers.
+    Gradient: ``adj`` for that output; none for integers.
     Source: Marian, ``get``.
     """
     parts, i = outputs.spec if isinstance(outputs, Node) else outputs, whole("get", "i", i)
     if not isinstance(parts, Sequence) or not 0 <= i < len(parts):
         found = f"{len(parts)} outputs" if isinstance(parts, Sequence) else f"one output, {outputs!r}"
-        raise ArgumentError(f"get: there is no output {i} of {found}{here()}")
+        raise ArgumentError(f"get: there is no output {i}, only {found}{here()}")
     if not isinstance(outputs, Node):
         return node("get", outputs[i])
     view: Node = TupleViewNodeOp(outputs, index=i)
@@ -150,13 +150,13 @@ class ChooseNodeOp(NaryNodeOp):
 
 
 def choose(nodes: Sequence[Node], index: int) -> Node:
-    """``nodes[index]``; the other nodes count as used, so that they are not tops of the graph.
+    """``nodes[index]``; the other nodes are treated as used, so that they are not tops of the graph.
 
-    For graphs that build alternatives and take one of them. The nodes may differ in shape and element
-    type. ``ArgumentError`` if there is no such node.
+    For graphs that build alternatives and take one. The nodes may differ in shape and element type.
+    ``ArgumentError`` if there is no such node.
 
     Shape: that of the chosen node.
-    Gradient: ``adj`` to the chosen node, none to the others.
+    Gradient: ``adj`` for the chosen node, none for the others.
     Source: Marian, ``choose``.
     """
     given, index = nodes_in("choose", nodes), whole("choose", "index", index)
@@ -190,8 +190,8 @@ def checkpoint(x: Node) -> Node:
 def constant_like(x: Node, init: Initializer | Sequence[float]) -> ConstantNode:
     """A constant of ``x``'s shape and element type, filled by an initializer or by numbers, row-major.
 
-    The numbers are a list, nested or not, or an array; ``ShapeError`` unless they are as many as ``x`` has
-    elements.
+    The numbers are a list, nested or not, or an array; ``ShapeError`` unless there is one for each element of
+    ``x``.
 
     Shape: that of ``x``.
     Gradient: none.

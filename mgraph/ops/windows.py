@@ -14,13 +14,13 @@ from ..specs import Spec
 from .operands import FloatNodeOp
 
 Pads = list[tuple[int, int]]
-"""For height and width the elements added before and after; negative ones are taken away."""
+"""For height and width, how many elements are added before and after; a negative number takes some away."""
 
 
 class WindowNodeOp(FloatNodeOp):
     """Base of operations on windows over the last two axes of x, (batch, channels, height, width).
 
-    x is padded at both ends of an axis; a rest that does not fill a window is left out.
+    x is padded at both ends of an axis; a remainder that does not fill a window is left out.
     """
 
     pad_height: int = 0
@@ -42,7 +42,8 @@ class WindowNodeOp(FloatNodeOp):
             raise ShapeError(f"expected x as (batch, channels, height, width), got {x.shape}")
         if min(window) < 1 or min(self.strides) < 1 or min(self.pad_height, self.pad_width) < 0:
             raise ArgumentError(
-                f"windows and strides are at least 1 and paddings at least 0, got windows {tuple(window)}, "
+                "windows and strides must be at least 1 and paddings at least 0, "
+                f"got windows {tuple(window)}, "
                 f"strides {self.strides}, paddings {(self.pad_height, self.pad_width)}"
             )
         padded = [n + sum(pad) for n, pad in zip(x.shape[2:], self.pads, strict=True)]
@@ -52,8 +53,8 @@ class WindowNodeOp(FloatNodeOp):
             )
 
     def pads_back(self, x: Array, window: Sequence[int], adj: Array) -> Pads:
-        """Pads for the adjoint, dilated by the strides, so that windows over it, with stride 1, cover for
-        each element of x the windows that contained it."""
+        """Pads for the adjoint, dilated by the strides: windows over it with stride 1 then cover, for each
+        element of x, all windows that contained the element."""
         return [
             (k - 1 - low, n - 1 + low - (count - 1) * stride)
             for k, n, count, stride, (low, _) in zip(
@@ -68,5 +69,5 @@ def spatial(x: Array) -> Shape:
 
 
 def whole_numbers(op: str, **sizes: Any) -> dict[str, int]:
-    """``sizes`` as ints; ``ArgumentError`` that names one that is not a whole number."""
+    """``sizes`` as ints; ``ArgumentError``, with the name, for a size that is not a whole number."""
     return {name: whole(op, name, size) for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""Optimizers: Marian's, and any of optax by name."""
+"""Optimizers: Marian's, and any optax optimizer by name."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ from ..running.stored import register_tuple
 class Optimizer(ABC):
     """Base of the optimizers: gradients are clipped by their global norm, transformed, and added.
 
-    ``learn_rate`` may be changed between updates without recompiling. ``clip_norm`` scales the gradients of
-    one update so that their L2 norm over all parameters is at most that; 0 is off. A copy, as by ``pickle``,
-    goes on from the same moments.
+    ``learn_rate`` may be changed between updates without recompiling. The gradients of an update are scaled
+    so that their L2 norm over all parameters is at most ``clip_norm``; 0 is off. A copy, for instance by
+    ``pickle``, continues from the same moments.
     """
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
@@ -42,9 +42,9 @@ class Optimizer(ABC):
 
     @abstractmethod
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
-        """The transformation of clipped gradients to what is added to the parameters, for any optax loop.
+        """The transformation of clipped gradients into what is added to the parameters, for any optax loop.
 
-        learn_rate: a number, or an array of shape (), so that programs can have it as an argument.
+        learn_rate: a number, or an array of shape (), so that programs can take it as an argument.
         """
 
     def __repr__(self) -> str:
@@ -56,9 +56,9 @@ class Optimizer(ABC):
 
     @property
     def state(self) -> Any:
-        """All moments after the last update, to be saved: the tree that ``init`` makes, of NumPy arrays;
-        ``None`` before the first update. Assigned, the next update goes on from it, or raises
-        ``ArgumentError`` if it is not of the graph's parameters."""
+        """All moments after the last update, to be saved: the tree that ``init`` makes, with NumPy arrays;
+        ``None`` before the first update. After an assignment the next update continues from the assigned
+        state, or raises ``ArgumentError`` if it does not fit the graph's parameters."""
         return jax.tree.map(np.array, self._state)
 
     @state.setter
@@ -67,8 +67,8 @@ class Optimizer(ABC):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What ``transformation`` depends on, as a part of the compiled update's key: all public attributes
-        but the learning rate."""
+        """What ``transformation`` depends on, as part of the compiled update's key: all public attributes
+        except the learning rate."""
         own = sorted(item for item in vars(self).items() if item[0][0] != "_")
         return tuple(item for item in own if item[0] != "learn_rate")
 
@@ -84,9 +84,9 @@ class Optimizer(ABC):
     def moves(
         self, gradients: Any, state: Any, params: Any, learn_rate: Any, cost: Any = None
     ) -> tuple[Any, Any]:
-        """What an update adds to the parameters, and the state after it.
+        """What an update adds to the parameters, and the state after the update.
 
-        cost: whose gradients they are, shape (); ``None`` if it is not known.
+        cost: the value whose gradients these are, shape (); ``None`` if it is not known.
         """
         known = {} if cost is None else {"value": cost}
         transformation = optax.with_extra_args_support(self.transformation(learn_rate))
@@ -96,7 +96,7 @@ class Optimizer(ABC):
     def clipped(self, gradients: Any) -> Any:
         """``g * clip_norm / norm`` where the L2 norm over all gradients is more than ``clip_norm``.
 
-        Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
+        Non-finite gradients stay non-finite. Source: Marian, ``--clip-norm``.
         """
         if not self.clip_norm:
             return gradients
@@ -107,10 +107,10 @@ class Optimizer(ABC):
     def update(self, graph: ExpressionGraph, cost: Any = None) -> jax.Array:
         """Update the trainable parameters of ``graph`` from their gradients, as one compiled program.
 
-        cost: the value of the top node, for the optimizers that need it (``needs_cost``).
+        cost: the value of the top node, for optimizers that need it (``needs_cost``).
         Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
-        reading the norm or a parameter does: ``float(norm)`` waits. ``GraphError`` before ``backward()``,
-        ``ArgumentError`` without a cost that is needed.
+        reading the norm, ``float(norm)``, or a parameter does. ``GraphError`` before ``backward()``,
+        ``ArgumentError`` if a needed cost is missing.
         """
         if not isinstance(graph, ExpressionGraph):
             raise ArgumentError(f"expected update(graph), got {described(graph)}{here()}")
@@ -140,7 +140,7 @@ class Optimizer(ABC):
         return norm
 
     def _first_state(self, params: Any) -> Any:
-        """The assigned state, or that before the first update, in buffers of its own: updates donate them."""
+        """The assigned or the initial state, copied to new buffers, because updates donate them."""
         if self._state is None:
             return jax.tree.map(jnp.array, self.init(params))
         trees = self._state, jax.eval_shape(self.init, params)
@@ -149,7 +149,7 @@ class Optimizer(ABC):
             name = min(name for name, _ in got.items() ^ want.items())
             problem = f"expected {want.get(name, 'none')}, got {got.get(name, 'none')}"
             raise ArgumentError(
-                f"{self}: the assigned state is not of these parameters: {name}: {problem}{here()}"
+                f"{self}: the assigned state does not belong to these parameters: {name}: {problem}{here()}"
             )
         return jax.tree.map(jnp.array, self._state)
 
@@ -162,10 +162,10 @@ class Optimizer(ABC):
 
 
 def setting(name: str, value: Any, below: float = math.inf) -> float:
-    """A number of an optimizer's; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
+    """A setting of an optimizer; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
     try:
         number = float(value) if hasattr(value, "__float__") else math.nan
-    except (TypeError, ValueError, OverflowError):  # as of an array, or of what JAX is tracing
+    except (TypeError, ValueError, OverflowError):  # e.g. for an array, or a value that JAX is tracing
         number = math.nan
     if not 0 <= number < below:
         limit = "a finite number" if below == math.inf else f"less than {below:g}"
@@ -214,7 +214,7 @@ class OptimizerState(NamedTuple):
     """State of the transformations of Marian's and of optax's optimizers."""
 
     steps: Any
-    """Updates since the state was new; int32, shape ()."""
+    """Updates since the initial state; int32, shape ()."""
     moments: dict[str, dict[str, Any]]
-    """Running averages of the gradients and the like by parameter, under their names in ``.optimizer.npz``:
-    Marian's, or those of ``Optax``."""
+    """Running averages of the gradients and similar arrays, by moment and parameter. Moments are named as in
+    ``.optimizer.npz``: with Marian's names, or those of ``Optax``."""

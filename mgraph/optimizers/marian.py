@@ -17,8 +17,8 @@ import optax
 from .base import Optimizer, OptimizerState, setting
 
 Rule = Callable[..., tuple[Any, ...]]
-"""``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one array. It moves by
-``-learn_rate`` times the direction."""
+"""``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one parameter, which
+then moves by ``-learn_rate`` times the direction."""
 
 
 def _by_rule(learn_rate: Any, names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation:
@@ -80,8 +80,8 @@ class Adam(Optimizer):
     """
 
     denominators: tuple[float, float] = (0.0, 0.0)
-    """``1-b1^t`` and ``1-b2^t`` at ``t = 0``. To go on with moments that other betas have made, set what they
-    were after the last update, and the steps of the state to 0."""
+    """``1-b1^t`` and ``1-b2^t`` at ``t = 0``. To continue with moments made with other betas, set these to
+    their values after the last update, and the steps of the state to 0."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Adam(Optimizer):
 
 
 def bias_correction(beta: float, steps: Any, kind: Any, before: float = 0.0) -> Any:
-    """``1 - (1 - before) beta^steps``, accurate also near 0."""
+    """``1 - (1 - before) beta^steps``, accurate even near 0."""
     logarithm = steps.astype(kind) * (math.log(beta) if beta else -math.inf)
     if before:
         logarithm = logarithm + (math.log1p(-before) if before < 1 else -math.inf)

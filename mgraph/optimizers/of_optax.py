@@ -17,26 +17,26 @@ REFUSED = {
     f"contrib.schedule_free_{name}": "it trains other parameters than those that are used afterwards"
     for name in ("adamw", "sgd")
 }
-"""Optimizers that run, but not to the end that an update has here."""
+"""Optimizers that run but are of no use here, and why."""
 HINTS = {"lbfgs": "; it can do without a line search: linesearch none"}
-"""What to do where an optimizer does not work."""
+"""What to do if an optimizer does not work."""
 PROBE = {"v": jax.ShapeDtypeStruct((4,), np.float32), "w": jax.ShapeDtypeStruct((2, 3), np.float32)}
-"""Parameters with which an optimizer is tried. Their first axes differ, because gradients of single sentences
-would have one in common."""
+"""Parameters on which an optimizer is tried. Their first axes differ, so that an optimizer fails
+that expects gradients per sentence, which would share their first axis."""
 NUMBER = jax.ShapeDtypeStruct((), np.float32)
 
 
 class Optax(Optimizer):
     """An optimizer of optax: ``Optax("lion", 1e-4, b1=0.95)``, ``Optax("contrib.muon", 0.02)``.
 
-    name: of the function in ``optax`` that makes it. arguments: of this function, except the learning rate.
-    The learning rate is an argument of the compiled update, inside which the function is called with it: an
-    update is that of an optax loop at the present rate. ``rprop`` uses the first rate only.
+    name: the function in ``optax`` that makes it. arguments: this function's arguments, except the learning
+    rate. The learning rate is an argument of the compiled update, which calls the function with it: an update
+    is that of an optax loop at the present rate. ``rprop`` uses only the first rate.
 
-    The state is an ``OptimizerState``. Each array of optax's own state is one of the ``moments``, under its
-    path in that state, and under the name of its parameter: ``moments["optax.adam.0.mu"]["W"]``; the name is
-    empty if it belongs to none, ``moments["optax.adam.0.count"][""]``. Keys of random generators are there as
-    integers.
+    The state is an ``OptimizerState``. Each array of optax's state is one of the ``moments``, under its path
+    in optax's state and the name of its parameter: ``moments["optax.adam.0.mu"]["W"]``. The name is empty if
+    the array belongs to no parameter: ``moments["optax.adam.0.count"][""]``. Keys of random generators are
+    stored as integers.
 
     ``ArgumentError`` for unknown names and arguments, and for optimizers that need more than gradients and
     cost.
@@ -97,11 +97,11 @@ class Optax(Optimizer):
         return self.moves(params, self.init(params), params, learn_rate, cost)
 
     def _by_name(self, tree: Any, specs: Any, params: Any) -> dict[str, dict[str, Any]]:
-        """The arrays of optax's state by their names, with the types that they have at first."""
+        """The arrays of optax's state by their names, with the types of the initial state."""
         moments: dict[str, dict[str, Any]] = {}
         for (path, leaf), spec in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(specs), strict=True):
             moment, parameter = self._name(path, params)
-            # A copy, because optax may keep parameters, and buffers of both are donated.
+            # A copy, because optax's state may hold the parameters, and the buffers of both are donated.
             array = jax.random.key_data(leaf) if _is_key(spec) else jnp.array(leaf, spec.dtype)
             moments.setdefault(moment, {})[parameter] = array
         return moments
@@ -117,7 +117,7 @@ class Optax(Optimizer):
         return jax.tree.map_with_path(found, specs)
 
     def _name(self, path: Any, params: Any) -> tuple[str, str]:
-        """The moment and the parameter of the array at this place of optax's state."""
+        """The moment and the parameter of the array at this path in optax's state."""
         last = path[-1] if path else None
         parameter = last.key if isinstance(last, jax.tree_util.DictKey) and last.key in params else ""
         rest = jax.tree_util.keystr(path[:-1] if parameter else path, simple=True, separator=".")
@@ -125,5 +125,5 @@ class Optax(Optimizer):
 
 
 def _is_key(spec: Any) -> bool:
-    """Whether it is of keys of a random generator."""
+    """Whether an array holds keys of a random generator."""
     return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))

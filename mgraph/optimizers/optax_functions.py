@@ -16,13 +16,13 @@ from ..errors import ArgumentError, first_line
 from ..names import meant
 
 RATES = ("learning_rate", "max_learning_rate")
-"""What optax's optimizers call the learning rate."""
+"""Names that optax's optimizers give the learning rate."""
 
 
 def optimizers() -> dict[str, Callable[..., Any]]:
     """The functions of ``optax`` and ``optax.contrib`` that make an optimizer: those with a learning rate.
 
-    Their parts, ``scale_by_...``, are none.
+    Parts of optimizers, ``scale_by_...``, are left out.
     """
     found = {**_public(optax), **{f"contrib.{name}": made for name, made in _public(optax.contrib).items()}}
     return {
@@ -44,7 +44,7 @@ def rate_of(function: Callable[..., Any]) -> str:
 
 
 def named(kind: str, name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """The function of this name; ``ArgumentError`` that lists those there are."""
+    """The function of this name; if there is none, ``ArgumentError``, which lists the known names."""
     if name not in functions:
         hint = meant(name, functions)
         raise ArgumentError(f"optax has no {kind} {name!r}{hint} ({kind}s: {', '.join(functions)})")
@@ -52,8 +52,8 @@ def named(kind: str, name: str, functions: Mapping[str, Callable[..., Any]]) -> 
 
 
 def check_arguments(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """``ArgumentError`` for arguments that the function does not have or needs besides the learning rate, and
-    for words in place of numbers."""
+    """``ArgumentError`` for unknown arguments, for missing ones other than the learning rate, and for strings
+    in place of numbers."""
     rate = rate_of(function)
     arguments = {k: v for k, v in inspect.signature(function).parameters.items() if k != rate}
     unknown = sorted(given.keys() - arguments.keys())
@@ -70,8 +70,8 @@ def check_arguments(name: str, function: Callable[..., Any], given: Mapping[str,
 
 
 def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "") -> Any:
-    """Shapes and types of ``function(*args)``, which is traced; ``ArgumentError`` with optax's own words if
-    that fails, and a hint."""
+    """Shapes and types of ``function(*args)``, by tracing it; if that fails, ``ArgumentError`` with optax's
+    message and a hint."""
     try:
         return jax.eval_shape(function, *args)
     except Exception as error:
@@ -80,8 +80,8 @@ def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "
 
 
 def _instead_of_words(argument: inspect.Parameter) -> str:
-    """What an argument that takes no words does take, by its default and its annotation; empty if it takes
-    words, or may."""
+    """What an argument that takes no strings expects, according to its default and annotation; empty if it
+    takes strings, or may."""
     kinds = {type(argument.default), argument.annotation, *typing.get_args(argument.annotation)}
     if str in kinds:
         return ""
@@ -91,6 +91,6 @@ def _instead_of_words(argument: inspect.Parameter) -> str:
 
 
 def _public(module: Any) -> dict[str, Callable[..., Any]]:
-    """Its functions, and those of which some arguments are given, such as ``optax.nadam``."""
+    """The module's public functions, and its partial functions, such as ``optax.nadam``."""
     found = inspect.getmembers(module, lambda x: isinstance(x, (FunctionType, partial)))
     return {name: function for name, function in found if name[0] != "_"}

@@ -1,4 +1,4 @@
-"""Marian's optimizers by the values of its options."""
+"""Marian's optimizers, made from the values of Marian's options."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .marian import Adagrad, Adam, Sgd
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""
 MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
-"""How many of ``optimizer-params`` each takes; Marian ignores the rest."""
+"""How many of ``optimizer-params`` each optimizer takes; Marian ignores the rest."""
 DEFAULTS: Mapping[str, Any] = {
     "optimizer": "adam",
     "learn-rate": 1e-4,
     "optimizer-params": (),
     "clip-norm": 1.0,
 }
-"""Marian's."""
+"""Marian's defaults."""
 
 
 def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
     """The optimizer of Marian's options ``optimizer`` (``sgd``, ``adagrad``, ``adam``), ``learn-rate``,
     ``optimizer-params`` and ``clip-norm``, with Marian's defaults; underscores may stand for hyphens.
 
-    ``ArgumentError`` for other options, which are those of training, and for values that do not fit.
+    ``ArgumentError`` for other options, which belong to training, and for values that do not fit.
     Source: Marian, ``Optimizer(options)``.
     """
     if not isinstance(options, Mapping):

@@ -1,4 +1,4 @@
-"""Rewriting: rules applied to a graph until a fixed point, without changing what it computes.
+"""Rewriting: rules applied to a graph until none fits any more, without changing what it computes.
 
 ``optimize(graph)`` applies the rules that come with mgraph; ``rule`` and ``rewriting.patterns`` make more.
 ``rewriting.library`` has the rules. Source: nGraph, ``pass::GraphRewrite``.

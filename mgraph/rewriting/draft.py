@@ -1,9 +1,9 @@
 """``Draft``: a tape while it is being rewritten.
 
-Nodes keep their identity: the root of a match takes over the operator and the children of what replaces it,
-so that references to it see the new expression. New nodes are recorded at the end of the tape as always, and
-moved to before their users, which renumbers all nodes, once the draft is finished. What no root needs any
-more stays on the tape and can be read, but is not a root itself.
+Nodes keep their identity: the root of a match takes over the operator and the children of its replacement,
+so that references to it see the new expression. New nodes are recorded at the end of the tape as always.
+Finishing the draft moves them before their users and renumbers all nodes. Nodes that no root needs any more
+stay on the tape and can be read, but are not roots themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .rule import Change, Rule, expression
 
 
 class Draft:
-    """A tape, the users of each of its nodes, and the nodes that rewriting has made unused."""
+    """A tape, the users of each of its nodes, and the nodes that rewriting made unused."""
 
     def __init__(self, tape: Tape[Node], roots: Iterable[Node], kept: Iterable[Node] = ()) -> None:
         self.tape = tape
@@ -30,7 +30,7 @@ class Draft:
         """Nodes that must not be absorbed: marked ones, and those frozen by hand."""
         self._by_hand = {tape.nodes[i] for i in tape.overrides}
         self.users: dict[Node, dict[Node, None]] = {}
-        """The nodes that the roots need, each with its users among them."""
+        """The nodes that the roots need, each with its users among these nodes."""
         self._original = len(tape.nodes)
         self._roots = {*roots, *self.kept}
         for node in tape.nodes:
@@ -50,7 +50,7 @@ class Draft:
     def apply(self, rule: Rule, match: Match) -> Change | None:
         """Put the rule's replacement in the place of the match; ``None`` if rule or draft decline.
         ``GraphError`` for an invalid replacement: of another shape, type or trainability, random, of another
-        tape, or computed from what it replaces.
+        tape, or computed from the node that it replaces.
         """
         root = match.root
         if not self._may_go(rule, match):
@@ -130,8 +130,8 @@ class Draft:
         self._lose(rule, self._release(set(before) - set(root.children), root))
 
     def _stand_aside(self, rule: Rule, match: Match, new: Node) -> bool:
-        """Let the users of the root use ``new``, an existing node; returns whether that is possible. A root
-        that stays becomes a copy of ``new``, which must not lose a use by that."""
+        """Make the users of the root use ``new``, an existing node; returns whether that is possible. A root
+        that stays becomes a copy of ``new``, if ``new`` loses no use by that."""
         root, below = match.root, new in _bound(match)
         if root not in self._roots:
             self._redirect(rule, root, new)
@@ -143,7 +143,7 @@ class Draft:
         return True
 
     def _redirect(self, rule: Rule, node: Node, new: Node) -> None:
-        """Let the users of ``node`` use ``new``, and merge users that become equal."""
+        """Make the users of ``node`` use ``new``, and merge users that become equal."""
         pending = [(node, new)]
         while pending:
             node, new = pending.pop()
@@ -168,7 +168,7 @@ class Draft:
             del self.tape.seen[row]
 
     def _use(self, node: Node, user: Node | None) -> None:
-        """Note that ``user`` uses ``node``, and, if ``node`` was unused before, what it uses in turn."""
+        """Note that ``user`` uses ``node`` and, if ``node`` was unused before, that it uses its children."""
         pending = [(node, user)]
         while pending:
             node, user = pending.pop()
@@ -202,8 +202,8 @@ class Draft:
     # -- finishing
 
     def finish(self, readable: bool = True) -> None:
-        """Renumber the tape: new nodes come before their users, and unused new ones are dropped, as are
-        unused old ones unless they must stay ``readable``.
+        """Renumber the tape: new nodes come before their users. Unused new nodes are dropped, and so are
+        unused old nodes unless they must stay ``readable``.
         """
         tape = self.tape
         overrides = {tape.nodes[i]: flag for i, flag in tape.overrides.items()}
@@ -234,7 +234,7 @@ class Draft:
 
 
 def _marked(tape: Tape[Node]) -> set[Node]:
-    """Nodes that something besides their users refers to."""
+    """Nodes that something other than their users refers to."""
     marked = {n for n in tape.nodes if n.is_checkpoint} | {tape.nodes[i] for i in tape.overrides}
     return marked | {*tape.debugged} | {n for view, _ in tape.observers for n in (view, view.child(0))}
 
@@ -256,7 +256,7 @@ def _bound(match: Match) -> set[Node]:
 
 
 def _needs(node: Node, wanted: Node, known: set[Node]) -> bool:
-    """Whether ``wanted`` is ``node`` or below it; it is not below the nodes that are ``known``."""
+    """Whether ``wanted`` is ``node`` or below it; it cannot be below the ``known`` nodes."""
     done: set[Node] = set(known)
     pending = [node]
     while pending:
@@ -270,7 +270,7 @@ def _needs(node: Node, wanted: Node, known: set[Node]) -> bool:
 
 
 def in_order(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes and all below them, in the given order, except that children come before their users."""
+    """``nodes`` and all nodes below them, in the given order, except that children precede their users."""
     done: dict[Node, None] = {}
     for node in nodes:
         pending = [node]

@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 
 def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
-    """Rewrite the recorded graph, before ``forward()``, by ``rules`` until none fits; returns what changed.
+    """Rewrite the recorded graph, before ``forward()``, with ``rules`` until none fits; returns the changes.
 
     Values and gradients change only by rounding, and where the rewritten form avoids overflow. Nodes keep
     their identity, names, marks and places in the user's code. Bodies of loops are rewritten too. ``val()``
-    still reads a node that was absorbed; its gradient is no longer available, nor is that of a node one of
-    whose uses was absorbed. Nodes in ``keep``, and those that are debugged, called back, checkpointed or
-    frozen by hand, are not absorbed. Inputs, named constants and random nodes are not folded. The
-    ``clip_value`` of ``backward`` applies to the gradients of the remaining nodes.
+    still reads a node that was absorbed; its gradient is no longer available, nor is that of a node if one of
+    its uses was absorbed. Nodes in ``keep``, with ``debug``, ``callback`` or ``checkpoint``, or frozen by
+    hand, are not absorbed. Inputs, named constants and random nodes are not folded. The ``clip_value`` of
+    ``backward`` applies to the gradients of the remaining nodes.
 
-    ``ArgumentError`` for other objects than rules or nodes. ``GraphError`` after ``forward()``; if a
-    replacement lacks the shape, element type or trainability of what it replaces; and if the rules never end.
+    ``ArgumentError`` for anything but rules and nodes. ``GraphError`` after ``forward()``; if a replacement
+    lacks the shape, element type or trainability of the node that it replaces; and if the rules never end.
     The graph is then rewritten up to that point and valid.
     Source: nGraph, ``pass::GraphRewrite``.
     """
@@ -84,7 +84,7 @@ def rewritten(draft: Draft, rules: Sequence[Rule]) -> Iterator[Change]:
                 yield change
                 count += 1
                 if count > limit:
-                    raise GraphError(f"the rules come to no end: the last of {count} changes was {change}")
+                    raise GraphError(f"the rules do not terminate: the last of {count} changes was {change}")
     for node in draft.operators():
         if isinstance(node, ScanNodeOp):
             yield from _rewrite_body(draft, node, rules)
@@ -127,7 +127,7 @@ def _rewrite_body(draft: Draft, loop: Node, rules: Sequence[Rule]) -> Iterator[C
 
 
 def _reopened(body: Body, loop: Node, parent: Tape[Node]) -> tuple[Tape[Node], list[Node]]:
-    """The body of a loop as nodes on a tape of their own, which the caller must hold."""
+    """The body of a loop as nodes on a tape of their own, which the caller must keep alive."""
     tape = Tape(parent.graph, parent=parent, argument=ArgumentNode)
     nodes: list[Node] = []
     for row in body.structure.rows:

@@ -1,4 +1,4 @@
-"""Patterns: small graphs with holes to find in an expression graph.
+"""Patterns: small graphs with holes, to be found in an expression graph.
 
 A pattern is built like an expression, of node classes over other patterns::
 
@@ -87,7 +87,7 @@ class Pattern:
         return None
 
     def match(self, node: Node) -> Match | None:
-        """The first way in which ``node`` fits, ``None`` without one."""
+        """The first way in which ``node`` fits; ``None`` if it does not fit."""
         return next(self.matches(node), None)
 
     def matches(self, node: Node) -> Iterator[Match]:
@@ -128,7 +128,7 @@ class Any(Pattern):
 
 
 class Label(Pattern):
-    """A named node: any node, or one that fits ``pattern``; a name stands for one node throughout."""
+    """A named node: any node, or one that fits ``pattern``; a name stands for the same node throughout."""
 
     def __init__(self, name: str, pattern: Pattern | None = None, where: Predicate | None = None) -> None:
         self.name = _checked_name(name)
@@ -148,7 +148,7 @@ class Label(Pattern):
 
 
 class Field:
-    """In ``Op(cls, x, c=Field("c"))``: a named value of a field, if ``where`` holds for it."""
+    """In ``Op(cls, x, c=Field("c"))``: a field's value under a name, if ``where`` holds for it."""
 
     def __init__(self, name: str, where: Callable[[Anything], Anything] | None = None) -> None:
         self.name, self.where = _checked_name(name), where
@@ -159,7 +159,7 @@ class Op(Pattern):
 
     ``fields`` constrain or capture the operator's fields: by a value, by a function of the value, or by a
     ``Field``. The children of ``+`` and ``*`` match in either order, unless ``ordered``. Without patterns any
-    children fit; ``...`` as the last one stands for any further ones.
+    children fit; ``...`` as the last pattern stands for any further children.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ def _each(patterns: tuple[Pattern, ...], nodes: tuple[Node, ...], found: Found) 
 
 
 class Or(Pattern):
-    """A node that fits one of ``patterns``, tried in their order. Source: nGraph, ``pattern::op::Or``."""
+    """A node that fits one of ``patterns``, tried in order. Source: nGraph, ``pattern::op::Or``."""
 
     def __init__(self, *patterns: Pattern) -> None:
         self._patterns = patterns
@@ -247,7 +247,7 @@ class Or(Pattern):
 
 
 class AnyOf(Pattern):
-    """An operator of ``classes`` some child of which fits ``pattern``: one of the parts of a ``concat``.
+    """An operator of ``classes`` with a child that fits ``pattern``, such as a part of a ``concat``.
 
     Source: nGraph, ``pattern::op::AnyOf``.
     """
@@ -266,7 +266,7 @@ class AnyOf(Pattern):
 
 
 class Skip(Pattern):
-    """What fits ``pattern``, itself or under one operator of ``classes`` of which it is the first child.
+    """A node that fits ``pattern``, or an operator of ``classes`` whose first child fits it.
 
     A ``name`` is bound to the operator that was skipped, or to ``None``. Source: nGraph,
     ``pattern::op::Skip``.
@@ -290,11 +290,12 @@ class Skip(Pattern):
 
 
 class Repeat(Pattern):
-    """``step``, and then ``step`` again from the node of its label ``along``, and so on down to ``last``.
+    """``step``, then ``step`` again from the node of its label ``along``, and so on down to ``last``.
 
-    It takes as many steps as possible from ``least`` to ``most``. The labels of the step are bound to tuples,
-    one node (or field) per step from the top down; those in ``same`` are one node in all steps. ``last`` fits
-    where the last step leads. Source: nGraph, ``pattern::RecurrentMatcher``.
+    It takes as many steps as possible, from ``least`` to ``most``. The labels of the step are bound to
+    tuples, with one node (or field) per step from the top down; a label in ``same`` is the same node in all
+    steps. ``last`` must fit the node that the last step leads to. Source: nGraph,
+    ``pattern::RecurrentMatcher``.
     """
 
     def __init__(
@@ -321,7 +322,7 @@ class Repeat(Pattern):
     def _from(
         self, node: Node, found: Found, steps: Mapping[str, tuple[Anything, ...]], count: int
     ) -> Iterator[Found]:
-        """All ways to go on from ``node``; ``found`` holds no label of the step but the ``same`` ones."""
+        """All ways to continue from ``node``; of the step's labels, ``found`` has only those in ``same``."""
         if count < self._most:
             for known in self._step.search(node, found):
                 own = {k: v for k, v in known.bindings.items() if k not in found.bindings}
@@ -336,9 +337,9 @@ class Repeat(Pattern):
 
 
 class Constant(Pattern):
-    """A constant whose value is known: of ``graph.constant``, neither random nor an input.
+    """A constant whose value is known: from ``graph.constant``, neither random nor an input.
 
-    ``value`` is what all of its elements equal, ``where`` a predicate on the numpy array.
+    ``value`` is a number that all its elements equal, ``where`` a predicate on the numpy array.
     """
 
     def __init__(
@@ -367,7 +368,7 @@ class Constant(Pattern):
 def known_value(node: Node) -> np.ndarray | None:
     """The value of a constant that cannot change; ``None`` for any other node.
 
-    A named constant may be the input of a function, and one whose value was set may be set again.
+    A named constant may be the input of a function, and a constant whose value was set may be set again.
     """
     if type(node) is not ConstantNode or node.array is None or node.name != "none":
         return None

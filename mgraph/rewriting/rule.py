@@ -19,8 +19,8 @@ Replace = Callable[[Match], Node | None]
 class Rule:
     """Where ``pattern`` fits, its root becomes ``replace(match)``; ``None`` leaves it as it is.
 
-    The replacement has the root's shape, element type and trainability. ``alone`` names labels whose nodes
-    must have no use outside of the match.
+    The replacement must have the root's shape, element type and trainability. ``alone`` names labels whose
+    nodes must have no use outside the match.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Report:
-    """What ``optimize`` has changed, in order; prints as a list. Empty reports are false."""
+    """What ``optimize`` changed, in order; prints as a list. Empty reports are false."""
 
     changes: tuple[Change, ...]
     operators_before: int

@@ -1,4 +1,4 @@
-"""Assignment: the value of a parameter, or of a part of one, replaced by that of an expression, in place.
+"""Assignment: replaces the value of a parameter, or of part of one, by that of an expression, in place.
 Source: Alea TK.
 """
 
@@ -53,8 +53,8 @@ class AssignPlan(Plan):
 
 
 def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[Node, Node]) -> None:
-    """Replace the values of parameters, or of parts of them, by those of expressions, all computed from the
-    present values."""
+    """Replace the values of parameters, or of parts of parameters, by those of expressions, all computed from
+    the present values."""
     whole: dict[ParamNode, Node] = {}
     for target, new in updates.items():
         if not isinstance(new, Node):
@@ -90,7 +90,7 @@ def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[Node, Nod
 
 
 VIEWS = (SliceViewNodeOp, ReshapeNodeOp, TransposeNodeOp, ReverseNodeOp)
-"""What a part of a parameter, ``w[1:3]``, consists of."""
+"""The nodes that a part of a parameter, such as ``w[1:3]``, is made of."""
 
 
 def _parameter_below(tape: Tape[Node], target: Any) -> ParamNode:
@@ -107,7 +107,7 @@ def _parameter_below(tape: Tape[Node], target: Any) -> ParamNode:
 
 
 def _written(part: Node, value: Node, whole: Mapping[ParamNode, Node]) -> Node:
-    """The parameter below a part with ``value`` in the place of the part, after the assignments in
+    """The parameter below ``part`` with ``value`` in place of ``part``, after the assignments in
     ``whole``."""
     if isinstance(part, ParamNode):
         return value

@@ -1,4 +1,4 @@
-"""What JAX has compiled, in this process and in a thread of it, and how long that took."""
+"""What JAX has compiled, in this process and in each thread, and how long it took."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CompileStats:
     hits: int = 0
     """Runs for which nothing was compiled."""
     misses: int = 0
-    """Compilations: of a new program, or of one that was held for another placement or setting of JAX."""
+    """Compilations: of a new program, or of a held one for another placement or another setting of JAX."""
     read: int = 0
-    """How many of these JAX had compiled before and read from its cache in a folder."""
+    """Misses that JAX had compiled before and read from its compilation cache on disk."""
     evictions: int = 0
     trace_seconds: float = 0.0
     """Time spent in turning recorded structures into JAX programs."""
@@ -40,7 +40,7 @@ class CompileStats:
 
 
 class Tally:
-    """The numbers of ``CompileStats``, added up by all threads."""
+    """The numbers of ``CompileStats``, summed over all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,10 +68,10 @@ class Tally:
 
 
 class Compilations(NamedTuple):
-    """What JAX has compiled in a thread; another object after each compilation."""
+    """What JAX has compiled in a thread; a new object after each compilation."""
 
     reads: int = 0
-    """How many of the programs it read from its cache in a folder."""
+    """Programs that JAX read from its compilation cache on disk."""
     seconds: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""What XLA's errors are called, whichever run of a program meets them."""
+"""The classes of XLA's errors, the same in every run of a program."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _STATUS = re.compile(
 
 
 def failure_of(error: Exception, label: str) -> Exception | None:
-    """XLA's error of a program, which JAX raises as a ``ValueError`` if the program has run before; ``None``
-    for errors of others. label: the program."""
+    """What to raise for an error of XLA, which JAX raises as a ``ValueError`` if the program has run before;
+    ``None`` for other errors. label: names the program."""
     said = str(error)
     code = _STATUS.match(said)
     if code is None:

@@ -1,4 +1,4 @@
-"""Errors of ``set_throw_nan``: which value or gradient was the first that is not finite."""
+"""Errors of ``set_throw_nan``: the first value or gradient that is not finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..places import place
 
 
 def check_values(nodes: Sequence[Node], finite: Any) -> None:
-    """``NonFiniteError`` about the first node whose value is not finite; one flag for each node."""
+    """``NonFiniteError`` about the first node whose value is not finite; ``finite`` has a flag per node."""
     bad = np.flatnonzero(~np.asarray(finite))
     if len(bad):
         node = nodes[int(bad[0])]

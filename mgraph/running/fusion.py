@@ -106,7 +106,7 @@ class FusionReport:
 
 
 def fusion_report(text: str, nodes: Sequence[Node]) -> FusionReport:
-    """The report of a compiled module's text; ``nodes`` are those of the rows, in order."""
+    """The report on a compiled module, from its text; ``nodes`` has the node of each row, in order."""
     module, entry = parsed(text)
     kernels = []
     for instruction in _kernels(module, entry):
@@ -120,7 +120,7 @@ def fusion_report(text: str, nodes: Sequence[Node]) -> FusionReport:
 
 
 def _reasons(kernels: Sequence[Kernel], nodes: Sequence[Node]) -> dict[int, str]:
-    """Why each value that is written to memory is."""
+    """For each value that is written to memory, why it is written."""
     readers: dict[int, set[int]] = {}
     for node in nodes:
         for child in node.children:
@@ -145,7 +145,7 @@ def _reason(node: Node, readers: set[int], kernels: Sequence[Kernel]) -> str:
 
 
 def _kernels(module: Module, computation: str) -> Iterator[Instruction]:
-    """Instructions that run code of their own, also inside of loops and branches."""
+    """Instructions that run their own code, also inside loops and branches."""
     for instruction in module.get(computation, ()):
         if instruction.opcode in CONTAINERS:
             for called in instruction.called():

@@ -37,7 +37,7 @@ class ValuePlan(Plan):
 
 @dataclass(frozen=True)
 class GradientPlan(Plan):
-    """The gradients of one operator by its children."""
+    """The gradients of one operator with respect to its children."""
 
     operator: Any
     rule_set: str
@@ -99,7 +99,8 @@ class Interpreter:
         return row in self._values or is_leaf(self._rows[row])
 
     def adjoint(self, row: int, top: int) -> Any:
-        """The gradient of the sum of ``top`` by ``row``; zeros if ``top`` does not depend on ``row``."""
+        """The gradient of the sum of ``top`` with respect to ``row``; zeros if ``top`` does not depend on
+        ``row``."""
         with jax.enable_x64(self._structure.is_wide()):
             if self._swept_from != top:
                 self._adjoints = {}
@@ -117,7 +118,7 @@ class Interpreter:
         return self._run(ValuePlan(operator), numbers, self._children(row))
 
     def _sweep(self, top: int) -> None:
-        """Marian's own backward pass: from the top down, each rule adding to its children."""
+        """Marian's backward pass: from the top down, each rule adds to its children's adjoints."""
         self._adjoints[top] = jax.tree.map(jnp.ones_like, self.value(top))
         for row in range(top, -1, -1):
             if row not in self._adjoints or not self._trained[row]:

@@ -36,7 +36,7 @@ class DrawPlan(Plan):
 
 
 class LeafValues:
-    """The values of leaves in one run: of inputs, and drawn ones. Holds neither tape nor run, and so keeps
+    """The values of input leaves and random leaves in one run. It holds neither tape nor run, so it keeps
     neither alive.
     """
 
@@ -50,7 +50,7 @@ class LeafValues:
         return run_draws(self._seed, self._run, ordinals) if len(ordinals) else None
 
     def value(self, inputs: Mapping[int, Any], row: int) -> Any:
-        """The value of the leaf ``row``; ``inputs`` has those of inputs."""
+        """The value of the leaf ``row``; ``inputs`` has the values of input leaves."""
         init, spec = self._rows[row][:2]
         if init is INPUT:
             return inputs[row]

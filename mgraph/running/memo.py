@@ -1,4 +1,4 @@
-"""``Memo``: an inference graph computes what depends on parameters alone once, not for every batch."""
+"""``Memo``: an inference graph computes values that depend only on parameters once, not for every batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Memo:
         self._kept: OrderedDict[Hashable, tuple[list[Any], list[Any]]] = OrderedDict()
 
     def values(self, key: Hashable, sources: list[Any], compute: Callable[[], list[Any]]) -> list[Any]:
-        """The values kept for ``key``, or new ones if one of ``sources`` is another array than before."""
+        """The values kept for ``key``, or new ones if one of ``sources`` is a different array than before."""
         known = self._kept.pop(key, None)
         if known is None or any(a is not b for a, b in zip(known[0], sources, strict=True)):
             known = sources, compute()
@@ -37,8 +37,8 @@ class Memo:
 
 
 def frontier(tape: Tape[Node], stop: int, outputs: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The operators before row ``stop`` that depend on parameters alone and are used by others or are
-    ``outputs``; and the operators that depend on more."""
+    """The operators before row ``stop`` that depend on parameters alone and are ``outputs`` or used by
+    operators that depend on more; and those other operators."""
     alone: list[bool] = []
     for i, row in enumerate(tape.rows[:stop]):
         alone.append(isinstance(tape.nodes[i], ParamNode) if is_leaf(row) else all(alone[k] for k in row[1:]))

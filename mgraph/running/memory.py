@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory of one program in bytes, and what there is."""
+    """The memory of one program and the reserved memory, in bytes."""
 
     arguments: int
     """Parameters, constants and other leaves."""
@@ -34,12 +34,12 @@ class MemoryUse:
 
     @property
     def needed(self) -> int:
-        """All of it."""
+        """All the memory that the program needs."""
         return self.arguments + self.results + self.temporaries
 
     @property
     def fits(self) -> bool:
-        """Whether no more is needed than is reserved; true if nothing is."""
+        """Whether the program needs no more than is reserved; true if nothing is reserved."""
         return self.reserved is None or self.needed <= self.reserved
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ class Instruction(NamedTuple):
             yield int(found[1])
 
     def called(self) -> list[str]:
-        """The computations that it calls."""
+        """The computations that the instruction calls."""
         branches = _BRANCHES.search(self.rest)
         listed = re.findall(r"[\w.\-]+", branches[1]) if branches else []
         return [*_CALLED.findall(self.rest), *listed]

@@ -31,24 +31,24 @@ Span = range
 
 @dataclass
 class Prepared:
-    """What a program of a part of a tape computes, and where its arguments and results belong."""
+    """What a program for part of a tape computes, and where its arguments and results belong."""
 
     plan: ForwardPlan | JointPlan
     excerpt: Excerpt
     numbers: np.ndarray | None
     """The numbers of the operators."""
     outputs: tuple[int, ...]
-    """The nodes whose values it returns."""
+    """The nodes whose values the program returns."""
     nodes: tuple[int, ...]
     """The node of each row of the excerpt."""
     trained: tuple[int, ...]
-    """The nodes whose gradients it returns, without those that are shown."""
+    """The nodes whose gradients the program returns, without the nodes that are shown."""
     placed: dict[int | None, tuple[np.ndarray, Any]] = field(default_factory=dict)
-    """NumPy arrays that the program took before, and their copies on the device."""
+    """NumPy arrays that the program took in the last run, and their copies on the device."""
 
     @staticmethod
     def of(excerpt: Excerpt, outputs: Sequence[int], plan: Any, *args: Any, **named: Any) -> Prepared:
-        """``plan(structure, rows of the outputs, ...)`` of an excerpt."""
+        """An excerpt with its plan, ``plan(structure, rows of the outputs, ...)``."""
         structure, numbers = excerpt.structure.generic()
         rows = tuple(excerpt.row_of[i] for i in outputs)
         vector = number_vector(numbers, structure.is_wide())
@@ -58,7 +58,7 @@ class Prepared:
         return Prepared(made, excerpt, vector, tuple(outputs), tuple(excerpt.row_of), by)
 
     def on_device(self, place: int | None, array: Any, device: jax.Device | None) -> Any:
-        """The array itself; its copy on the device from the second run on in which it is the same."""
+        """The array itself; if the last run took the same array, its copy on the device."""
         before, placed = self.placed.get(place, (None, None))
         if before is not array:
             placed = None
@@ -70,13 +70,13 @@ class Prepared:
 
 
 class Planner:
-    """What the programs of a tape compute, cached from run to run while tape and settings stay the same."""
+    """What the programs of a tape compute, cached between runs while tape and settings stay the same."""
 
     def __init__(self, tape: Tape[Node], settings: GraphSettings) -> None:
         self._tape_ref, self._settings_ref = tape.ref, weakref.ref(settings)
         self._cache: dict[Hashable, Any] = {}
         self._cached_for: Any = None
-        """The state of tape, settings and spans that the cache holds for."""
+        """The state of tape, settings and spans that the cache is valid for."""
 
     @property
     def tape(self) -> Tape[Node]:
@@ -108,8 +108,8 @@ class Planner:
         return Prepared.of(excerpt(outputs), outputs, ForwardPlan, rule_set, watch=watch)
 
     def inference(self, spans: Sequence[Span], span: Span) -> tuple[Prepared | None, Prepared]:
-        """The forward program of the first span in two: of what depends on parameters alone, if there is
-        any, and of the rest."""
+        """The forward program of the first span in two parts: values that depend on parameters alone, if
+        there are any, and the rest."""
         return self._cached(("inference", span), spans, lambda: self._inference(span))
 
     def _inference(self, span: Span) -> tuple[Prepared | None, Prepared]:
@@ -165,8 +165,8 @@ class Planner:
             pending += below
 
     def _needed(self, outputs: Sequence[int]) -> Excerpt:
-        """The whole tape, or only what the outputs need where absorbed nodes must not be watched for NaN nor
-        be kept by checkpoints."""
+        """The whole tape, or only the nodes that the outputs need, where absorbed nodes must be neither
+        watched for NaN nor kept by checkpoints."""
         settings, tape = self.settings, self.tape
         if not ((settings.throw_nan or settings.checkpointing) and tape.not_roots):
             return tape.whole()
@@ -199,8 +199,8 @@ class Planner:
         return found
 
     def outputs(self, span: Span) -> list[int]:
-        """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
-        graph all."""
+        """The nodes whose values a program returns: tops and nodes that are shown to the user; all operators
+        for a later span, and for a dynamic graph in inference."""
         tape = self.tape
         leaves = {*tape.inputs, *tape.random}
         operators = [i for i in span if i not in leaves]

@@ -32,11 +32,11 @@ class Results(NamedTuple):
     values: list[Any]
     """Values of the requested rows."""
     gradients: list[Any]
-    """Gradients by the trained input rows."""
+    """Gradients with respect to the trained input rows."""
     probes: dict[int, Any]
-    """Gradients by the rows that are shown to the user."""
+    """Gradients with respect to the rows that are shown to the user."""
     finite: Any
-    """For each row whether its value is finite, if that is watched."""
+    """For each row, whether its value is finite, if that is watched."""
     finite_gradients: Any
 
 
@@ -65,18 +65,18 @@ class ForwardPlan(Plan):
 
 @dataclass(frozen=True)
 class JointPlan(Plan):
-    """The values of some rows and the gradients of the sum of ``top``, by one program."""
+    """The values of some rows and the gradients of the sum of ``top``, in one program."""
 
     structure: Structure
     outputs: tuple[int, ...]
     rule_set: str
     top: int
     trained: tuple[int, ...]
-    """Positions of the inputs by which gradients are wanted."""
+    """Positions of the inputs whose gradients are wanted."""
     shown: tuple[tuple[int, Specs], ...] = ()
-    """Other rows by whose values gradients are wanted."""
+    """Other rows whose gradients are wanted."""
     clip: bool = False
-    """Whether gradients are cut elementwise, to a number that is an argument."""
+    """Whether gradients are clipped elementwise, to a bound that is an argument."""
     clipped: tuple[int, ...] = ()
     """Inputs whose gradient is clipped here; a parameter's is clipped once it is accumulated."""
     checkpoints: Checkpoints | None = None
@@ -87,7 +87,7 @@ class JointPlan(Plan):
         return f"forward and backward of {len(self.structure.rows)} nodes"
 
     def __call__(self, leaves: Leaves, numbers: Any, draws: Any, clip_values: Any = None) -> Results:
-        """``clip_values``: a vector with the bound of gradients; ``None`` without ``clip``."""
+        """``clip_values``: a vector with the bound for gradients; ``None`` without ``clip``."""
         clip_value = weak_scalars(clip_values)[0] if self.clip else None
 
         def loss(trained: list[Any], probes: Any, taps: Any) -> tuple[Any, Any]:
@@ -127,7 +127,7 @@ class AccumulationPlan(Plan):
     """Gradients added to the accumulated ones, by name."""
 
     clip: bool
-    """Whether the sums are cut elementwise, to a number that is an argument."""
+    """Whether the sums are clipped elementwise, to a bound that is an argument."""
 
     def __str__(self) -> str:
         return "accumulation of gradients"

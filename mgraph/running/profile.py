@@ -22,11 +22,11 @@ class Profile:
     """The time of a run, kernel by kernel; prints as a table of nodes computed together, slowest first.
 
     report: the kernels and the nodes that they compute.
-    seconds: of each kernel by name, for one run, the mean of all.
+    seconds: those of each kernel by name, for one run, as the mean over all runs.
     wall: the seconds of one run from start to end, without the profiler.
-    runs: how many there were.
+    runs: number of runs.
 
-    Kernels that run at once count each for itself, so that their sum may be more than ``wall``. A kernel
+    Kernels that run in parallel each have their full time, so their sum may be more than ``wall``. A kernel
     inside a loop has the seconds of all its steps.
     """
 
@@ -37,7 +37,7 @@ class Profile:
 
     @property
     def nodes(self) -> dict[int, float]:
-        """For each node the seconds of all kernels that compute it, which may compute others, too."""
+        """For each node the seconds of all kernels that compute it; they may compute other nodes, too."""
         found: dict[int, float] = {}
         for kernel in self.report.kernels:
             for node in kernel.nodes:
@@ -51,7 +51,7 @@ class Profile:
 
     @property
     def clusters(self) -> dict[int, str]:
-        """For each node the kernel that takes longest of those that compute it."""
+        """For each node the slowest kernel that computes it."""
         found: dict[int, str] = {}
         for kernel in self.kernels:
             for node in kernel.nodes:
@@ -103,7 +103,7 @@ def profiled(run: Callable[[], Any], report: FusionReport, runs: int) -> Profile
 
 
 def kernel_events(folder: Path, names: Collection[str]) -> Iterator[jax.profiler.ProfileEvent]:
-    """The executions of one of the kernels that a trace has."""
+    """The executions of the kernels ``names`` in a trace."""
     for path in folder.rglob("*.xplane.pb"):
         for plane in jax.profiler.ProfileData.from_file(str(path)).planes:
             for line in plane.lines:

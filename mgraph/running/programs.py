@@ -1,9 +1,9 @@
-"""Compiled programs: one cache for the whole process, keyed by what they compute, bounded, able to report.
+"""Compiled programs: one bounded cache for the whole process, keyed by what the programs compute.
 
-``compiled(plan)`` is the one way to a program. JAX compiles per function and shape. A graph that is rebuilt
+``compiled(plan)`` is the only way to a program. JAX compiles per function and shape. A graph that is rebuilt
 for every batch must therefore find its program by what it computes, never by object identity: a plan's key
-is made of operators, specs, positions and flags. JAX itself keys what it compiles for one program: the
-placement of arguments, and its settings, all but that of the random generator.
+is made of operators, specs, positions and flags. For one program, JAX itself keeps an executable per
+placement of the arguments and combination of its settings, the random generator excepted.
 ``compile_stats()`` says what the cache has done.
 """
 
@@ -43,12 +43,12 @@ _SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_debug_nans": jax.debug_nans,
     "jax_debug_infs": jax.debug_infs,
 }
-"""The settings of JAX that a program depends on and that may differ from thread to thread, but for 64-bit
-types, which a program has or has not."""
+"""The settings of JAX that a program depends on and that may differ between threads, except 64-bit types,
+which each program turns on or off itself."""
 
 
 class _Thread(threading.local):
-    """What a thread traces."""
+    """What a thread is tracing."""
 
     function: Callable[..., Any] | None = None
 
@@ -61,10 +61,11 @@ _TURN_SECONDS = 60.0
 
 @contextlib.contextmanager
 def _turn_to_trace() -> Iterator[None]:
-    """Let one thread trace at a time. Python would run several in turns, so that all would be done late; but
-    while one traces, XLA compiles what others have traced.
+    """Let one thread trace at a time. Python would interleave several tracing threads, so that all finish
+    late; this way, while one traces, XLA compiles what the others have traced.
 
-    Nobody waits longer than a minute: what is traced may run a program that another thread has begun.
+    No thread waits longer than a minute: tracing may itself run a program that another thread has started to
+    compile.
     """
     taken = _TRACING.acquire(timeout=_TURN_SECONDS)
     try:
@@ -75,7 +76,7 @@ def _turn_to_trace() -> Iterator[None]:
 
 
 class PlanKey:
-    """The parts that tell a plan from others; hashed once, as a plan is looked up at every call."""
+    """The parts that identify a plan; hashed once, because a plan is looked up at every call."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -90,17 +91,18 @@ class PlanKey:
 
 
 class Plan:
-    """What a program computes: a function, and what tells it from others. A frozen dataclass.
+    """What a program computes: a function, and a key that identifies it. A frozen dataclass.
 
     ``plan(*args)`` is the function, of pytrees of arrays, which JAX traces; ``str(plan)`` names it in the
-    log. Plans of equal keys compute the same, and share a program. The key is made of the class and its
-    fields, which are hashable. A program outlives its plan: what it is not to keep alive, such as a model,
-    has a ``key`` of its own, and the class says so, ``class MyPlan(Plan, by_key=["model"])``; such a field
-    may be a tuple of these. A field that follows from the others is left out with ``field(compare=False)``.
+    log. Plans with equal keys compute the same result and share a program. The key is made of the class and
+    its fields, which are hashable. A program outlives its plan. A field that the program must not keep alive,
+    such as a model, has its own ``key``, which replaces it in the plan's key; the class names such fields:
+    ``class MyPlan(Plan, by_key=["model"])``. They may also be tuples of such objects. A field that follows
+    from the others is left out with ``field(compare=False)``.
 
-    A plan that knows its ``inputs`` is traced once for all processes, if JAX has a compilation cache: it is
-    stored there (``mgraph.running.stored``) if its key is made of plain values. ``code=["nmt"]`` names the
-    packages, besides mgraph, on whose source files it depends.
+    A plan that knows its ``inputs`` is traced once for all processes if JAX has a compilation cache and the
+    plan's key is made of plain values: it is stored in the cache (``mgraph.running.stored``).
+    ``code=["nmt"]`` names the packages, besides mgraph, whose source files it depends on.
     """
 
     _by_key: ClassVar[frozenset[str]] = frozenset()
@@ -113,7 +115,7 @@ class Plan:
 
     @cached_property
     def key(self) -> Hashable:
-        """What tells this plan from others."""
+        """What identifies this plan."""
         return PlanKey(self._parts)
 
     @property
@@ -124,11 +126,11 @@ class Plan:
 
     @property
     def donated(self) -> tuple[int, ...]:
-        """Numbers of the arguments whose buffers the program may write its results to."""
+        """Positions of the arguments whose buffers the program may overwrite with its results."""
         return ()
 
     def inputs(self) -> tuple[Any, ...] | None:
-        """The shapes and types of the arguments, for a plan to be stored; None for one that is not."""
+        """The shapes and types of the arguments; None for a plan that is not to be stored."""
         return None
 
     def stored(self) -> jax.export.Exported | None:
@@ -143,7 +145,7 @@ class Plan:
 
 @cache
 def _names(plan: Any) -> tuple[str, ...]:
-    """The fields of a class of plans that tell one from another."""
+    """The fields of a plan class that identify a plan."""
     return tuple(field.name for field in fields(plan) if field.compare)
 
 
@@ -152,15 +154,15 @@ def _key(value: Any) -> Hashable:
 
 
 class Program:
-    """One computation, which JAX compiles for each placement of its arguments, and under each of JAX's
-    settings, that it is run with.
+    """One computation, which JAX compiles for each placement of its arguments, and for each combination of
+    JAX's settings, that it is run with.
 
-    label: what it is, for the log. device: where arguments are put that are on none yet; ``None`` for JAX's
-    default device. wide: whether there are 64-bit types. donated: arguments whose buffers are given to the
-    program, which may write its results there.
+    label: names it in the log. device: receives arguments that are not on a device yet; ``None`` for JAX's
+    default device. wide: whether there are 64-bit types. donated: arguments whose buffers the program may
+    overwrite with its results.
 
-    What is computed is said anew at each run, by an object that may be another one each time as long as it
-    computes the same; so a program keeps nothing alive that its function is made of.
+    Each run passes the function to compute, which may be a different object each time as long as it computes
+    the same result; so a program keeps no part of its function alive.
     """
 
     def __init__(
@@ -175,8 +177,8 @@ class Program:
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, a function of pytrees of arrays, compiled.
 
-        What one thread compiles already, others wait for; if that fails they try themselves.
-        ``OutOfMemoryError`` and ``JaxRuntimeError`` for XLA's errors.
+        If a thread is already compiling it, other threads wait; if that compilation fails, they try
+        themselves. ``OutOfMemoryError`` and ``JaxRuntimeError`` for XLA's errors.
         """
         try:
             if self.prepare(function, *args):
@@ -189,19 +191,19 @@ class Program:
             raise failure from None
 
     def prepare(self, function: Callable[..., Any], *args: Any, wait: bool = True) -> bool:
-        """Compile ``function`` for such arguments, unless that was done before; whether it was not.
+        """Compile ``function`` for such arguments unless that was done before; returns whether it compiled.
 
-        wait: for another thread that compiles it; else such a program is left to that thread.
+        wait: whether to wait for another thread that is compiling it, rather than leave it to that thread.
         """
         return self._jitted is None and self._prepare(function, args, wait)
 
     def compiled(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What XLA has made of ``function`` for such arguments, for analyses; nothing is run."""
+        """XLA's executable of ``function`` for such arguments, for analyses; nothing is run."""
         self.prepare(function, *args)
         return self._counted(lambda *args: self._jitted.lower(*args).compile(), function, args)
 
     def _prepare(self, function: Callable[..., Any], args: tuple[Any, ...], wait: bool) -> bool:
-        """Compile for the first time; false if another thread has done it meanwhile, or does it."""
+        """Compile for the first time; false if another thread has compiled it by now, or is compiling it."""
         if not self._preparing.acquire(blocking=wait):
             return False
         try:
@@ -252,8 +254,8 @@ class Program:
         return result
 
     def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """``call(*args)``, at once also where a program is being traced; what is traced meanwhile is
-        ``function``."""
+        """``call(*args)``, run immediately even while a program is being traced; if the call traces, it
+        traces ``function``."""
         _refuse_transformations(self.label)
         traced = _THREAD.function is not None and _is_traced()
         outer, _THREAD.function = _THREAD.function, function
@@ -276,7 +278,7 @@ def _is_traced() -> bool:
 
 
 def _refuse_transformations(label: object) -> None:
-    """``GraphError`` if JAX is tracing here something else than a program."""
+    """``GraphError`` if JAX is tracing here anything but a program."""
     if _THREAD.function is None and _is_traced():
         raise GraphError(
             f"{label} runs on values, but JAX is tracing here (inside jit, grad or vmap) and would take the "
@@ -285,7 +287,7 @@ def _refuse_transformations(label: object) -> None:
 
 
 class ProgramCache:
-    """Least recently used programs."""
+    """A cache of programs by key, which drops the least recently used."""
 
     def __init__(self, capacity: int) -> None:
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
@@ -304,10 +306,10 @@ class ProgramCache:
     ) -> Program:
         """The program of ``key``, which says what is computed; the other arguments are ``Program``'s.
 
-        ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
+        ``DeviceError`` in a fork of a process in which JAX ran: no program can run there.
         """
         check_process()
-        # The one setting that programs depend on and that JAX does not key by itself.
+        # The only setting that programs depend on and that is not in JAX's own key.
         full = key, device, wide, donated, jax.config.jax_default_prng_impl
         with self._lock:
             program = self._programs.get(full)
@@ -349,7 +351,7 @@ PROGRAMS = ProgramCache(capacity=512)
 
 
 class Compiled(NamedTuple):
-    """A plan and its program, to be called as the plan is."""
+    """A plan and its program; called like the plan."""
 
     program: Program
     plan: Plan
@@ -358,9 +360,9 @@ class Compiled(NamedTuple):
         return self.program.run(self.plan, *args)
 
     def inputs(self) -> tuple[Any, ...]:
-        """The shapes and types of the arguments of a plan that knows them; nothing is recorded or traced for
-        one that is stored."""
-        with jax.enable_x64(self.program.wide):  # as it is traced where it runs
+        """The shapes and types of the arguments, for a plan that knows them; nothing is recorded or traced
+        for a stored plan."""
+        with jax.enable_x64(self.program.wide):  # as when it is traced to run
             known = self.plan.stored()
             found = self.plan.inputs() if known is None else None
         if known is not None:
@@ -371,37 +373,36 @@ class Compiled(NamedTuple):
         return found
 
     def prepare(self, *args: Any, wait: bool = True) -> bool:
-        """Compile for such arguments, unless that was done before; whether it was not. wait: for another
-        thread that compiles it; else such a program is left to that thread."""
+        """Compile for such arguments unless that was done before; returns whether it compiled. wait: whether
+        to wait for another thread that is compiling it, rather than leave it to that thread."""
         return self.program.prepare(self.plan, *args, wait=wait)
 
     def drop(self) -> None:
-        """Forget the program, which takes some ten megabytes; it is compiled anew when needed."""
+        """Forget the program, which takes some ten megabytes; it is compiled again when needed."""
         PROGRAMS.drop(self.program)
 
     def analysed(self, *args: Any) -> Any:
-        """What XLA has made of the plan for such arguments; nothing is run."""
+        """XLA's executable of the plan for such arguments; nothing is run."""
         return self.program.compiled(self.plan, *args)
 
     def memory(self, *args: Any) -> MemoryUse:
-        """What the program needs for such arguments, by XLA's analysis; nothing is run."""
+        """The memory that the program needs for such arguments, by XLA's analysis; nothing is run."""
         return MemoryUse.of(self.analysed(*args), None)
 
 
 def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False) -> Compiled:
     """A plan as a compiled function of the same arguments; plans with equal keys share one program.
 
-    device: where arguments are put that are on none yet; ``None`` for JAX's default device. wide: whether
-    there are 64-bit types. ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
-    ``GraphError`` inside a transformation of JAX, before anything is kept that it traces.
+    device: receives arguments that are not on a device yet; ``None`` for JAX's default device. wide: whether
+    there are 64-bit types. ``DeviceError`` in a fork of a process in which JAX ran: no program can run there.
+    ``GraphError`` inside a transformation of JAX, before anything that JAX traces is kept.
     """
     _refuse_transformations(plan)
     return Compiled(PROGRAMS.get(plan.key, plan, device=device, wide=wide, donated=plan.donated), plan)
 
 
 def callers_settings() -> Callable[[], AbstractContextManager[None]]:
-    """The settings of JAX that programs are compiled under, as the caller has them, as a context for other
-    threads."""
+    """The caller's settings of JAX that programs are compiled under, as a context for other threads."""
     values = {name: getattr(jax.config, name) for name in _SETTINGS}
 
     @contextlib.contextmanager
@@ -423,13 +424,13 @@ def compile_stats() -> CompileStats:
 
 
 def clear_programs() -> None:
-    """Drop all compiled programs; they are compiled anew when needed."""
+    """Drop all compiled programs; they are compiled again when needed."""
     PROGRAMS.clear()
 
 
 def set_program_capacity(programs: int) -> None:
-    """Hold at most this many compiled programs (512 at first); ``ArgumentError`` for a negative number, and
-    for what is no whole number."""
+    """Hold at most this many compiled programs (512 by default); ``ArgumentError`` for a negative number and
+    for anything but a whole number."""
     count = whole("set_program_capacity", "programs", programs)
     if count < 0:
         raise ArgumentError(f"expected a number of programs of at least 0, got {count}")

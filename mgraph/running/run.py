@@ -1,9 +1,9 @@
 """``Run``: what ``forward()`` and ``backward()`` have done on one tape.
 
 ``forward()`` only captures which nodes it covers and the present values of their leaves. What runs depends on
-the next call. ``backward()`` runs forward and backward as one program; a value that is read first runs
-forward alone, and that program remembers whether a ``backward()`` followed, so that the next time both run at
-once. A second ``forward()`` on a tape runs the new nodes alone, on the values of the old ones.
+the next call. ``backward()`` runs forward and backward as one program. Reading a value first runs forward
+alone; that program remembers whether a ``backward()`` followed, so that both run together the next time. A
+second ``forward()`` on a tape runs only the new nodes, on the values of the old ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Segment:
 
 
 class Run:
-    """The state of a tape's computation; see the module's page. ``number`` selects the random draws."""
+    """The state of a tape's computation; see the module's docstring. ``number`` selects the random draws."""
 
     def __init__(self, planner: Planner, number: int) -> None:
         self._planner = planner
@@ -93,13 +93,13 @@ class Run:
         return self._segments[-1].span.stop if self._segments else 0
 
     def is_outdated(self) -> bool:
-        """Whether all nodes are covered, and a leaf has another value now than was captured."""
+        """Whether all nodes are covered, and a leaf's value has changed since it was captured."""
         nodes = self._tape.nodes
         captured = ((nodes[i], value) for s in self._segments for i, value in s.leaves.items())
         return self.covered == len(nodes) and any(n.leaf_value() is not value for n, value in captured)
 
     def close(self) -> None:
-        """Release all values, also while the run is still referenced, say by the frames of an exception."""
+        """Release all values, even if the run is still referenced, for instance by an exception's frames."""
         self._segments, self._values, self._gradients, self._reverse = [], {}, None, None
         self._planner.close()
 
@@ -136,7 +136,7 @@ class Run:
             self._segments = before
 
     def forget_gradients(self) -> None:
-        """Drop gradients computed ahead of ``backward()``: what is trainable has changed."""
+        """Drop gradients computed ahead of ``backward()``, because a node's trainability has changed."""
         if not self._claimed:
             self._gradients = None
 
@@ -184,7 +184,7 @@ class Run:
         self._check_values(prepared, results)
 
     def _without_known(self, segment: Segment) -> Prepared:
-        """The first segment without what depends on parameters alone, which comes from the graph's memo."""
+        """The first segment without values that depend only on parameters: the graph's memo has these."""
         part, rest = self._planner.inference(self._spans, segment.span)
         if part is not None:
             names = tuple(self._tape.nodes[i].name for i in part.excerpt.inputs)
@@ -236,7 +236,7 @@ class Run:
     # -- backward
 
     def backward(self, clip_value: float) -> dict[int, Any]:
-        """Gradients of the one top node by the trainable input leaves: ``{node id: gradient}``."""
+        """Gradients of the top node with respect to the trainable input leaves: ``{node id: gradient}``."""
         tape = self._tape
         if self.covered < len(tape.nodes) or not self._segments:
             new = len(tape.nodes) - self.covered
@@ -261,7 +261,7 @@ class Run:
         return self._gradients
 
     def gradient(self, row: int) -> jax.Array:
-        """The gradient of the top node by any trainable node."""
+        """The gradient of the top node with respect to any trainable node."""
         node = self._tape.nodes[row]
         if not (self._claimed and row < self.covered) or self._top is None:
             raise GraphError(
@@ -306,7 +306,7 @@ class Run:
             return self._fusion(self._labelled(backward))
 
     def profile(self, backward: bool, runs: int) -> Profile:
-        """The seconds of those kernels; the program runs, with the present values."""
+        """The seconds of each kernel of that program, which is run with the present values."""
         if type(runs) is not int or runs < 1:
             raise ArgumentError(f"expected a number of runs of at least 1, got {runs!r}")
         with self._all_covered():
@@ -316,7 +316,7 @@ class Run:
             return profiled(lambda: program(*args), self._fusion(prepared), runs)
 
     def _labelled(self, backward: bool) -> Prepared:
-        """The program of the whole tape, in which the code of each node bears its number."""
+        """The program of the whole tape, with the code of each node labelled with its row number."""
         if backward:
             prepared = self._planner.joint(self._spans, False)
         else:

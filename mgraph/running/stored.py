@@ -1,10 +1,10 @@
 """Traced programs in a folder, so that a later process need not trace them.
 
 JAX's compilation cache saves a later process XLA's work, but its keys are made from traced programs, and
-tracing may take longer than all the rest. Beside that cache, this keeps the traced programs themselves, as
-StableHLO (``jax.export``), under names that are known without tracing: made from the plan's key, the source
-files that it depends on, the versions of JAX, the kind of device, and the settings of JAX that tracing
-depends on.
+tracing may take longer than everything else. This module keeps the traced programs themselves in the cache's
+folder, as StableHLO (``jax.export``), under names that are known without tracing. A name is made from the
+plan's key, the source files that it depends on, the versions of JAX, the kind of device, and the settings of
+JAX that tracing depends on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ FOLDER, ENDING = "traced", ".stablehlo"
 _DIGEST = hashlib.sha256
 _PACKAGE = __name__.partition(".")[0]
 _BEGUN = time.time_ns()
-"""Source files that have changed since then may not be those that run."""
+"""When this process began: source files changed since may differ from the code that runs."""
 _KERNELS = [
     jax.export.DisabledSafetyCheck.custom_call(f"__cudnn$fmha{bias}Softmax{way}")
     for bias in ("", "ScaleBias")
     for way in ("", "Backward")
 ]
-"""cuDNN's attention. JAX would not export calls of it, which its other versions might not know; these have
-files of their own."""
+"""cuDNN's attention. JAX would not export calls to it, because other versions of JAX might not know it; here
+each version has its own files."""
 _SETTINGS = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -59,7 +59,7 @@ _SETTINGS = (
 
 
 def register_arrays(cls: type[T]) -> type[T]:
-    """Make a dataclass of arrays a pytree, and one that stored programs may take and return."""
+    """Make a dataclass of arrays a pytree that stored programs may take and return."""
     jax.tree_util.register_dataclass(cls)
     jax.export.register_pytree_node_serialization(
         cls,
@@ -80,7 +80,7 @@ def register_tuple(cls: type[T]) -> type[T]:
 
 
 def folder() -> Path | None:
-    """The folder of traced programs, beside those that JAX has compiled; None without one."""
+    """The folder of traced programs, inside that of JAX's compilation cache; None without a cache."""
     found = jax.config.jax_compilation_cache_dir if jax.config.jax_enable_compilation_cache else None
     return Path(found) / FOLDER if found and os.path.isdir(found) else None
 
@@ -90,16 +90,16 @@ def find(
 ) -> jax.export.Exported | None:
     """The traced program of ``key``: read from the folder, or else traced and written there.
 
-    key: says what is computed, in plain values, enumerations and dataclasses of these. code: the packages on
-    whose source files it depends, besides mgraph. function, inputs: what is computed, of arrays with these
-    shapes and types.
+    key: says what is computed, in plain values, enumerations and dataclasses of these. code: the packages,
+    besides mgraph, whose source files it depends on. function: what is computed. inputs: gives the shapes and
+    types of its arguments.
 
-    None if there is no folder, for a key of other values, for a function that cannot be written, and under a
-    default device of another platform than JAX's default. A file without a program says that it cannot be
-    written.
+    None if there is no folder, if the key holds other values, if the function cannot be exported, and if the
+    default device has another platform than JAX's default. A file without a program marks a function that
+    cannot be exported.
     """
     where = folder()
-    if where is None or platform_of(None) != jax.default_backend():  # programs are made for the latter
+    if where is None or platform_of(None) != jax.default_backend():  # programs are exported for the latter
         return None
     try:
         name = _name(key, (_PACKAGE, *code))
@@ -115,7 +115,7 @@ def find(
         data = exported.serialize()
     except (ImportError, NotImplementedError, ValueError) as error:
         log.debug("not stored: %s", first_line(error))
-        if not isinstance(error, ImportError):  # which flatbuffers would cure
+        if not isinstance(error, ImportError):  # flatbuffers may be installed later
             _write(path, b"")
         return None
     _write(path, data)
@@ -123,7 +123,7 @@ def find(
 
 
 def _read(path: Path) -> bytes | None:
-    """What was written to a file; None if it is not there, or damaged."""
+    """The data written to a file; None if the file is missing or damaged."""
     with suppress(OSError):
         whole = path.read_bytes()
         data = whole[_DIGEST().digest_size :]
@@ -132,7 +132,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes | bytearray) -> None:
-    """Write a file in one piece, after its digest, if the folder can be written."""
+    """Write data atomically to a file, after its digest, if the folder is writable."""
     with suppress(OSError):
         path.parent.mkdir(0o700, exist_ok=True)
         with replacing(path) as file:
@@ -147,12 +147,12 @@ def _name(key: Sequence[Any], packages: Sequence[str]) -> str:
 
 
 def _device_kind() -> str:
-    """The model of the devices, some of which lack kernels that others have."""
+    """The model of the devices: some models lack kernels that others have."""
     return str(jax.local_devices()[0].device_kind)
 
 
 def _texts(value: Any, packages: Sequence[str]) -> Iterator[str]:
-    """Text that equal values share, in any process; ``TypeError`` for what cannot be told by its values."""
+    """Text that equal values share in every process; ``TypeError`` for values that no text identifies."""
     if value is None or isinstance(value, bool | int | float | str | np.generic | np.dtype):
         yield f"{type(value).__name__} {value!r}"
         return
@@ -178,8 +178,8 @@ def _texts(value: Any, packages: Sequence[str]) -> Iterator[str]:
 
 @cache
 def _code(package: str) -> str:
-    """What changes with the source files of a package: their names, sizes and times; ``TypeError`` if they
-    have changed since this process began, or are not known."""
+    """A digest of the names, sizes and times of a package's source files; ``TypeError`` if they have changed
+    since this process began, or are not known."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise TypeError(f"the source files of {package} are not known")

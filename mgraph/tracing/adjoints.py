@@ -1,4 +1,4 @@
-"""Values and adjoints in passing: clipped, or watched for NaN and infinity."""
+"""Values and adjoints while they are computed: clipped, or watched for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..specs import is_real
 
 @jax.custom_vjp
 def clip_adjoint(bound: Any, value: Any) -> Any:
-    """The value itself; its adjoint is cut elementwise to ``+-bound``."""
+    """The value itself; its adjoint is clipped elementwise to ``+-bound``."""
     return value
 
 
 def clipped(bound: Any, adj: Any) -> Any:
-    """An adjoint cut elementwise to ``+-bound``; parts of integers as they are."""
+    """An adjoint clipped elementwise to ``+-bound``; integer parts stay as they are."""
     return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if is_real(g) else g, adj)
 
 
@@ -45,7 +45,7 @@ def _is_finite(value: Any) -> jax.Array:
 
 @jax.custom_vjp
 def watched(value: Any, tap: jax.Array) -> Any:
-    """The value itself; the gradient by ``tap`` is 0 where the value's gradient is finite, else 1."""
+    """The value itself; the gradient of ``tap`` is 0 if the value's whole gradient is finite, else 1."""
     return value
 
 

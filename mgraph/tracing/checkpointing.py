@@ -36,9 +36,9 @@ def recomputed(
     """``f(rule_set, inputs)``, whose backward pass runs ``f`` again instead of keeping its inner values.
 
     No gradient flows into inputs that are not ``trained``. On CPUs XLA merges the second run of
-    ``jax.checkpoint`` with the first, which keeps everything after all. So there the second run is in a
-    branch that is taken if the adjoint is a number, which XLA cannot know. That needs a custom rule, which
-    excludes forward mode; the rule set ``"jax"`` therefore uses ``jax.checkpoint`` on CPUs, too.
+    ``jax.checkpoint`` with the first, and so keeps everything after all. There the second run is therefore in
+    a branch that is taken if no adjoint begins with NaN, which XLA cannot know. That needs a custom rule,
+    which excludes forward mode; the rule set ``"jax"`` therefore uses ``jax.checkpoint`` on CPUs, too.
     """
     if platform != "cpu" or rule_set == "jax":
         return jax.checkpoint(partial(f, rule_set))(inputs)
@@ -83,22 +83,22 @@ def recomputed(
 
 
 def zero_after(values: Sequence[Any]) -> Any:
-    """How many of ``values`` begin with NaN: a zero that XLA cannot know before them. Without it XLA draws
-    the masks of all spans first and keeps them.
+    """How many of ``values`` begin with NaN: a zero that XLA cannot know before it has computed ``values``.
+    Without it XLA draws the masks of all spans first and keeps them.
     """
     first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if is_real(v) and v.size]
     return sum(((v != v).astype(jnp.uint32).sum() for v in first), start=jnp.uint32(0))
 
 
 def _chosen(flags: Sequence[bool], where_true: Values, where_false: Values) -> Values:
-    """The next of ``where_true`` for each true flag, and the ``where_false`` at the same place for the
-    others."""
+    """The next element of ``where_true`` for each true flag, and for each false flag the element of
+    ``where_false`` at its place."""
     chosen = iter(where_true)
     return [next(chosen) if flag else other for flag, other in zip(flags, where_false, strict=True)]
 
 
 def cuts(tape: Tape[Node], parts: int) -> set[int]:
-    """The nodes after which a tape is cut: those marked as checkpoints and, for more than one part, those
+    """The nodes after which a tape is cut: nodes marked as checkpoints and, for more than one part, nodes
     that ``placed`` finds; none if ``parts`` is 0."""
     if not parts:
         return set()
@@ -107,8 +107,8 @@ def cuts(tape: Tape[Node], parts: int) -> set[int]:
 
 
 def placed(rows: Sequence[Row], specs: Sequence[Specs], count: int) -> tuple[int, ...]:
-    """``count - 1`` checkpoints that cut the rows into spans of similar memory. Near each even cut it takes
-    the place where the live values of operators have the fewest bytes, in a stack of layers between two
+    """``count - 1`` checkpoints that cut the rows into spans of similar memory. Each cut is placed near an
+    even cut, where the live values of operators have the fewest bytes: in a stack of layers, between two
     layers.
     """
     sizes = [0 if is_leaf(row) else _bytes(spec) for row, spec in zip(rows, specs, strict=True)]
@@ -124,7 +124,7 @@ def placed(rows: Sequence[Row], specs: Sequence[Specs], count: int) -> tuple[int
 
 
 def _alive(rows: Sequence[Row], sizes: Sequence[int]) -> list[int]:
-    """For each row the bytes of values, up to it, that later rows use."""
+    """For each row, the bytes of the values up to this row that later rows use."""
     last = {}
     for i, row in enumerate(rows):
         if not is_leaf(row):

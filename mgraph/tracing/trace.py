@@ -57,15 +57,15 @@ def trace(
     checkpoints: Checkpoints | None = None,
     labels: bool = False,
 ) -> dict[int, Any]:
-    """Values of all rows; with ``checkpoints`` those that are kept.
+    """Values of all rows; with ``checkpoints`` only the values that are kept.
 
-    ``leaves`` are the values of the input rows, ``numbers`` the vector of those that a generic structure
-    takes; ``trained`` replaces the leaves' own trainability. Random rows draw from ``key`` folded with their
-    entry of ``ordinals`` (their own count if that is ``None``). No gradient flows into an untrained input,
-    nor into a node frozen by hand, under any rule set. ``clip_value`` cuts adjoints elementwise.
-    A probe is a zero added to a row's value: the gradient by it is the gradient by that value. The gradient
-    by the i-th element of ``taps`` is 1 where that of row i is not finite. ``labels`` tells XLA which row
-    each instruction comes from.
+    ``leaves`` holds the values of the input rows, ``numbers`` the vector of numbers that a generic structure
+    takes; ``trained`` replaces the leaves' trainability. Random rows draw from ``key`` folded with their
+    entry of ``ordinals`` (their position among the random rows if ``ordinals`` is ``None``). No gradient
+    flows into an untrained input, nor into a node frozen by hand, under any rule set. ``clip_value`` clips
+    adjoints elementwise. A probe is a zero added to a row's value: its gradient is the gradient with respect
+    to that value. The gradient of the i-th element of ``taps`` is 1 if row i's gradient is not finite.
+    ``labels`` tells XLA which row each instruction comes from.
     """
     check_jaxlib()
     rows = _Rows(structure, structure.trainable(trained), labels)
@@ -84,8 +84,8 @@ def trace(
 
 
 class Sources(NamedTuple):
-    """What rows take besides their children's values: numbers, a bound for adjoints, random draws, and probes
-    and taps by row."""
+    """What rows take in addition to their children's values: numbers, a bound for adjoints, random draws, and
+    probes and taps by row."""
 
     numbers: Any
     clip_value: Any
@@ -115,14 +115,14 @@ class _Rows:
     def inputs(self, leaves: Sequence[Any]) -> dict[int, Any]:
         """The values of the input rows."""
         places = (i for i, row in enumerate(self.rows) if row[0] is INPUT)
-        # Rules use JAX's arrays: numpy's promote differently and have no ``at``.
+        # Rules work on JAX arrays: numpy arrays promote differently and have no ``at``.
         return {
             i: self._held(i, jnp.asarray(v) if isinstance(v, np.ndarray) else v)
             for i, v in zip(places, leaves, strict=True)
         }
 
     def run(self, span: range, values: dict[int, Any], sources: Sources, rule_set: str) -> None:
-        """Add to ``values`` those of the rows of ``span``, from those of earlier rows."""
+        """Compute the rows of ``span`` from the values of earlier rows, and add them to ``values``."""
         for i in span:
             row = self.rows[i]
             head = row[0]
@@ -146,7 +146,7 @@ class _Rows:
             values[i] = value
 
     def _held(self, i: int, value: Any) -> Any:
-        """The value, with gradients stopped where none may flow."""
+        """The value, with gradients stopped if none may flow into row ``i``."""
         return jax.lax.stop_gradient(value) if i in self._frozen else value
 
     def _numbers(self, i: int, sources: Sources) -> Any:
@@ -167,7 +167,7 @@ def row_label(row: int) -> str:
 
 
 def operator_label(operator: Any) -> str:
-    """The scope of a row in programs that many rows share, by which profilers name its kernels."""
+    """The scope of a row in programs shared by equal structures; profilers name the row's kernels by it."""
     return f"mgraph.{operator.type}"
 
 
@@ -179,7 +179,7 @@ def _run_again_backward(
     checkpoints: Checkpoints,
     rule_set: str,
 ) -> None:
-    """``rows.run`` over a span whose inner values the backward pass computes again."""
+    """``rows.run`` over a span whose inner values the backward pass recomputes."""
     uses = {
         k for i in range(span.stop, len(rows.rows)) if not is_leaf(rows.rows[i]) for k in rows.rows[i][1:]
     }

@@ -75,6 +75,6 @@ def _joined(pairs: Pairs, chosen: dict[str, np.ndarray], heuristic: str) -> Iter
 
 
 def _of(chosen: np.ndarray, side: NumberedText, number: int) -> list[Link]:
-    """The linked words of a sentence, each with what it is linked to."""
+    """The linked words of a sentence, each with the position to which it is linked."""
     begin, end = side.offsets[number : number + 2]
     return [(place, other) for place, other in enumerate(chosen[begin:end].tolist()) if other >= 0]

@@ -1,4 +1,4 @@
-"""The prior of a link: the nearer to the diagonal, the likelier (Dyer et al. 2013).
+"""The prior of a link, which is likelier the nearer it is to the diagonal (Dyer et al. 2013).
 
 For target word ``i`` of ``m`` and source word ``j`` of ``n``, both counted from 1, it is
 ``exp(tension * feature(i, j, m, n)) / partition(i, m, n, tension)``. All functions take arrays of float64
@@ -11,12 +11,12 @@ import numpy as np
 
 LEAST_TENSION, MOST_TENSION = 0.1, 14.0
 STEPS = 8
-"""Steps of the tension after each pass over the text."""
+"""How many steps the tension takes after each pass over the text."""
 RATE = 20.0
 
 
 def feature(i: np.ndarray, j: np.ndarray, m: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """``-|j / n - i / m|``: how far from the diagonal."""
+    """``-|j / n - i / m|``: the negative distance from the diagonal."""
     return -np.abs(j / n - i / m)
 
 
@@ -37,8 +37,8 @@ def partition(i: np.ndarray, m: np.ndarray, n: np.ndarray, tension: float) -> np
 
 
 def slope(i: np.ndarray, m: np.ndarray, n: np.ndarray, tension: float) -> np.ndarray:
-    """The derivative of ``log(partition)`` by the tension, which is the expected feature, as fast_align
-    computes it: it divides by the partition with the lengths of source and target exchanged."""
+    """The derivative of ``log(partition)`` with respect to the tension, which is the expected feature, as
+    fast_align computes it: divided by the partition with the lengths of source and target exchanged."""
     below = np.floor(i * n / m)
     ratio = np.exp(-tension / n)
 
@@ -56,7 +56,7 @@ def slope(i: np.ndarray, m: np.ndarray, n: np.ndarray, tension: float) -> np.nda
 def fitted(tension: float, wanted: float, sizes: np.ndarray, counts: np.ndarray) -> float:
     """The tension after ``STEPS`` steps towards an expected feature of ``wanted``, within its bounds.
 
-    sizes: ``[sizes, 2]``, lengths of target and source. counts: how many pairs have them.
+    sizes: ``[sizes, 2]``, lengths of target and source. counts: how many pairs have each.
     """
     m, n = (np.repeat(column, sizes[:, 0]).astype(np.float64) for column in sizes.T)
     starts = np.repeat(np.cumsum(sizes[:, 0]) - sizes[:, 0], sizes[:, 0])

@@ -1,4 +1,4 @@
-"""Lexical tables: how likely words translate words, counted from links, as extract_lex does."""
+"""Lexical tables: translation probabilities of words, computed from links as by extract_lex."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nmt.search.shortlist import read_text, write_binary
 from nmt.text.vocabs.base import Vocab
 
 NULL = b"NULL"
-"""What words without a link are linked to."""
+"""The word to which words without a link are linked."""
 _BITS = 32
 
 
 class LinkCounts:
-    """Counts of linked words of a parallel text."""
+    """Counts of the linked word pairs of a parallel text."""
 
     def __init__(self) -> None:
         self._source, self._target = {NULL: 0}, {NULL: 0}
@@ -47,10 +47,11 @@ class LinkCounts:
         """The lines ``target source probability`` of the table from source to target, which Marian reads.
 
         The probability is ``count(source, target) / count(source)``, in float32, with seven decimals. Source
-        words come as they occur in the text, the most probable target words first. ``NULL`` counts in
-        ``count(source)``; lines with it are left out, because Marian skips them.
+        words come in the order in which they first occur in the text, the most probable target words first.
+        ``count(source)`` includes links to ``NULL``, but lines with it are left out, because Marian skips
+        them.
 
-        best: at most so many target words for a source word. threshold: only probabilities above it.
+        best: the largest number of target words for a source word. threshold: only probabilities above it.
         turned: the table from target to source, with lines ``source target probability``.
         """
         keys = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
@@ -81,7 +82,7 @@ def dump_shortlist(
     best: int = 100,
     threshold: float = 0.0,
 ) -> None:
-    """Write Marian's binary shortlist: what its converter makes of the text of ``counts.table``.
+    """Write Marian's binary shortlist, as its converter makes it from the text of ``counts.table``.
 
     first, best: see ``Lexicon``; ``best`` limits the table, too. threshold: only probabilities above it.
     """

@@ -24,10 +24,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WordPairs:
-    """All pairs of a source and a target word that occur in one sentence pair, and those with no word.
+    """All pairs of a source and a target word that occur in the same sentence pair, and each target word
+    paired with no source word.
 
     keys: int64, sorted: ``source * targets + target``; source 0 is no word, word ``k`` has number ``k + 1``.
-    targets: how many target words there are. The pairs with no word are the first.
+    targets: how many different target words there are. The pairs with no source word come first.
     """
 
     keys: np.ndarray
@@ -35,7 +36,7 @@ class WordPairs:
 
     @classmethod
     def of(cls, pairs: Pairs) -> WordPairs:
-        """Collect them part by part; the collections are joined when the new ones outgrow the old."""
+        """Collect the pairs part by part; new pairs are merged when they outnumber the merged ones."""
         targets = pairs.target.size
         main, new, waiting = np.arange(targets, dtype=np.int64), [], 0
         for first, end in pairs.parts():
@@ -46,12 +47,12 @@ class WordPairs:
         return cls(_sorted_once(np.concatenate([main, *new])), targets)
 
     def index(self, cells: Cells) -> np.ndarray:
-        """int64 ``[cells]``: where their word pairs are in ``keys``."""
+        """int64 ``[cells]``: the index in ``keys`` of each cell's word pair."""
         return np.searchsorted(self.keys, _keys(cells, self.targets))
 
 
 def _sorted_once(keys: np.ndarray) -> np.ndarray:
-    """Each key once, sorted; ``np.unique`` hashes first, which takes ten times as long here."""
+    """The distinct keys, sorted; ``np.unique`` hashes first, which takes ten times as long here."""
     keys = np.sort(keys)
     return keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
 
@@ -61,7 +62,7 @@ def _keys(cells: Cells, targets: int) -> np.ndarray:
 
 
 class _Indices:
-    """The indices of all cells' word pairs, in a temporary file: found once, read in each pass."""
+    """The indices of all cells' word pairs, in a temporary file: computed once, read in each pass."""
 
     def __init__(self, file: BinaryIO, pairs: Pairs, table: WordPairs) -> None:
         self._file, self._pairs = file, pairs
@@ -96,7 +97,7 @@ class _Estimation:
         self.tension = options.diagonal_tension
 
     def joint(self, cells: Cells, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``delta_j t(f_i | e_j)`` of the cells, and ``[rows]`` that of no link."""
+        """``delta_j t(f_i | e_j)`` of the cells, and its value for no link in each row, ``[rows]``."""
         null, p0 = self.options.null_word, self.options.p0
         if self.options.favor_diagonal:
             z = diagonal.partition(cells.i, cells.m, cells.n, self.tension) / (1.0 - p0)
@@ -123,13 +124,13 @@ class _Estimation:
         totals.rows += len(total)
 
     def maximize(self, counts: np.ndarray) -> None:
-        """``t(f | e)`` from expected counts: their share, or with the prior its variational estimate
-        ``exp(digamma(count + alpha) - digamma(sum of these))``."""
+        """``t(f | e)`` from expected counts: their relative frequencies, or with ``variational_bayes`` the
+        variational estimate ``exp(digamma(count + alpha) - digamma(sum of count + alpha))``."""
         of_word = self.table.keys // max(self.table.targets, 1)
         if self.options.variational_bayes:
             counts = counts + self.options.alpha
         sums = np.bincount(of_word, counts)
-        sums[sums == 0] = 1.0  # of words that are in pairs with an empty side only
+        sums[sums == 0] = 1.0  # words that occur only in pairs with an empty side
         if self.options.variational_bayes:
             self.t = np.exp(digamma(counts) - digamma(sums)[of_word])
         else:
@@ -137,7 +138,7 @@ class _Estimation:
 
     def choose(self, cells: Cells, index: np.ndarray) -> np.ndarray:
         """int32 ``[rows]``: the position of the source word with the best link, the first of equals, or -1
-        if none is better."""
+        if having no link is at least as probable."""
         joint, none = self.joint(cells, index)
         best = np.maximum.reduceat(joint, cells.starts)
         place = np.where(joint == best[cells.row], cells.j, np.inf)
@@ -149,8 +150,8 @@ def best_links(pairs: Pairs, options: AlignmentOptions, name: str = "forward") -
     """Estimate the model on the text, and align the text with it.
 
     Returns int32 ``[target words]``: for each, in order, the position of its source word, from 0, or -1.
-    They are fast_align's. In memory are the words, and the different word pairs that share a sentence pair; a
-    temporary file holds the rest. name: of the direction, for the log.
+    The links equal fast_align's. Memory holds the words, and the different word pairs that occur in the same
+    sentence pair; a temporary file holds the rest. name: of the direction, for the log.
     """
     chosen = np.full(len(pairs.target.words), -1, np.int32)
     rows = np.repeat(pairs.full, pairs.target.lengths)
@@ -168,13 +169,13 @@ def best_links(pairs: Pairs, options: AlignmentOptions, name: str = "forward") -
 
 
 def _learn(model: _Estimation, indices: _Indices, number: int, name: str) -> None:
-    """One pass of EM; the tension is fitted from the second on."""
+    """One pass of EM; from the second pass on the tension is fitted, too."""
     counts, totals = np.zeros(len(model.t)), _Totals()
     for cells, index in indices:
         if len(cells.row):
             model.expect(cells, index, counts, totals)
     options = model.options
-    if number > 1:  # before, all words are alike
+    if number > 1:  # in the first pass, all words are equally likely
         perplexity = math.exp(min(-totals.likelihood / totals.rows, 700.0))
         passed = f"pass {number} of {options.iterations}"
         logger.info("[align] %s, %s: perplexity %.3f, tension %.3f", name, passed, perplexity, model.tension)

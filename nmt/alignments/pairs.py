@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 MOST_CELLS = 1 << 18
-"""Pairs are worked on together up to this many cells, which bounds the memory; a pair is never divided."""
+"""Pairs are processed together up to this many cells, which bounds the memory; a pair is never divided."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NumberedText:
 
 
 class Numbering:
-    """Collects the sentences of one language, and numbers their words in the order in which they occur."""
+    """Collects the sentences of one language, and numbers words in the order in which they first occur."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -46,16 +46,16 @@ class Numbering:
 
     @property
     def side(self) -> NumberedText:
-        """What has been added."""
+        """The sentences that have been added."""
         words, offsets = np.array(self._words, np.int32), np.array(self._offsets, np.int64)
         return NumberedText(words, offsets, len(self._numbers))
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of some sentence pairs: a row for each target word, in it a cell for each source word.
+    """The cells of some sentence pairs: a row for each target word, with a cell for each source word.
 
-    target: int32 ``[rows]``, the number of the target word. row: int64 ``[cells]``.
+    target: int32 ``[rows]``, the number of the target word. row: int64 ``[cells]``, the row of each cell.
     source: int32 ``[cells]``, the number of the source word.
     i, m, n: float64 ``[rows]``: the target word's position, from 1, and the lengths of target and source.
     j: float64 ``[cells]``, the source word's position, from 1.
@@ -74,9 +74,9 @@ class Cells:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of sentences with the same number. One with an empty side has no cells.
+    """Sentence ``k`` of the source with sentence ``k`` of the target. A pair with an empty side has no cells.
 
-    source: what links come from. target: the words that are explained, each by one source word or none.
+    source: where links come from. target: the words that are explained, each by one source word or none.
     """
 
     source: NumberedText
@@ -93,17 +93,17 @@ class Pairs:
 
     @cached_property
     def full(self) -> np.ndarray:
-        """Of each pair whether both sides have words."""
+        """For each pair whether both sides have words."""
         return (self.source.lengths > 0) & (self.target.lengths > 0)
 
     @property
     def turned(self) -> Pairs:
-        """With the sides exchanged."""
+        """The pairs with their sides exchanged."""
         return Pairs(self.target, self.source)
 
     @property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lengths ``[sizes, 2]`` of target and source, and how many pairs have them."""
+        """The different lengths ``[sizes, 2]`` of target and source, and how many pairs have each."""
         lengths = np.stack([self.target.lengths[self.full], self.source.lengths[self.full]], axis=1)
         return np.unique(lengths, axis=0, return_counts=True)
 

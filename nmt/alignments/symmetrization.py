@@ -11,12 +11,12 @@ NEIGHBORS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1
 
 
 def intersect(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
-    """Links of both."""
+    """The links that both directions have."""
     return sorted(set(forward) & set(reverse))
 
 
 def union(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
-    """Links of either."""
+    """The links that either direction has."""
     return sorted({*forward, *reverse})
 
 
@@ -37,12 +37,12 @@ class _Growing:
         return any((link[0] + s, link[1] + t) in self.links for s, t in NEIGHBORS)
 
     def _is_new(self, link: Link, both: bool) -> bool:
-        """Whether one of its words has no link yet, or with ``both`` neither has."""
+        """Whether at least one word of ``link`` has no link yet, or with ``both`` whether neither has one."""
         free = link[0] not in self._sources, link[1] not in self._targets
         return all(free) if both else any(free)
 
     def diagonal(self, candidates: Collection[Link]) -> None:
-        """Add, until none is left, candidates beside a link, one of whose words has none."""
+        """Add candidates that are next to a link and have an unlinked word, until there are no more."""
         waiting = sorted(set(candidates) - self.links)
         before = -1
         while before != len(waiting):
@@ -55,26 +55,26 @@ class _Growing:
             waiting = left
 
     def final(self, candidates: Collection[Link], both: bool) -> None:
-        """Add candidates of which one word, or with ``both`` neither word, has a link."""
+        """Add candidates with a word that has no link, or with ``both`` only if neither word has one."""
         for link in sorted(set(candidates) - self.links):
             if self._is_new(link, both):
                 self._add(link)
 
 
 def grow_diag(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
-    """The intersection, and links of the union beside these whose words are not both linked yet."""
+    """The intersection, and links of the union next to chosen ones, unless both words are linked already."""
     growing = _Growing(forward, reverse)
     growing.diagonal({*forward, *reverse})
     return sorted(growing.links)
 
 
 def grow_diag_final(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
-    """``grow_diag``, then links of either direction whose words are not both linked yet."""
+    """``grow_diag``, then links of either direction, unless both words are linked already."""
     return _final(forward, reverse, both=False)
 
 
 def grow_diag_final_and(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
-    """``grow_diag``, then links of either direction neither of whose words is linked yet."""
+    """``grow_diag``, then links of either direction if neither word is linked yet."""
     return _final(forward, reverse, both=True)
 
 
@@ -93,4 +93,4 @@ JOINED: Mapping[str, Callable[[Collection[Link], Collection[Link]], list[Link]]]
     "grow-diag-final": grow_diag_final,
     "grow-diag-final-and": grow_diag_final_and,
 }
-"""By the names of ``nmt.settings.alignment.HEURISTICS``."""
+"""The functions that join links, by the names of ``nmt.settings.alignment.HEURISTICS``."""

@@ -20,17 +20,17 @@ Splitter = Callable[[bytes], list[bytes]]
 
 
 class AlignmentError(MGraphError, ValueError):
-    """A line is no alignment or no pair of sentences, or does not fit its sentences."""
+    """A line is not an alignment or not a pair of sentences, or its links do not fit its sentences."""
 
 
 def words(line: bytes) -> list[bytes]:
-    """What spaces separate, as in Marian's vocabularies of words."""
+    """The words of a line, separated by spaces as in Marian's vocabularies of words."""
     return [word for word in line.split(b" ") if word]
 
 
 def splitters(vocabs: Sequence[str]) -> tuple[Splitter, Splitter]:
-    """How lines of the source and of the target are split: with SentencePiece models into their pieces, else
-    at spaces. vocabs: paths of both vocabularies, or none."""
+    """How lines of the source and of the target are split: into pieces with SentencePiece models, else at
+    spaces. vocabs: the paths of both vocabularies, or empty."""
     source, target = (_splitter(load_vocab(path)) for path in vocabs) if vocabs else (words, words)
     return source, target
 
@@ -42,9 +42,9 @@ def _splitter(vocab: Vocab) -> Splitter:
 
 
 def joint_rows(path: str) -> Iterator[Row]:
-    """The sides of lines ``source ||| target`` (or with a tab between them), of an empty line two empty ones.
+    """The sides of lines ``source ||| target`` (or with a tab between); two empty ones for an empty line.
 
-    AlignmentError, with the number of the line, for words without either.
+    AlignmentError, with the number of the line, for words without a separator.
     """
     with open_input(path) as stream:
         for number, line in enumerate(read_lines(stream), 1):
@@ -70,7 +70,7 @@ def pharaoh(links: Iterable[Link]) -> str:
 
 
 def read_pharaoh(line: bytes, where: str) -> list[Link]:
-    """The links in text like ``0-0 1-2``. AlignmentError, which begins with ``where``, for anything else."""
+    """The links in text like ``0-0 1-2``. AlignmentError, beginning with ``where``, for anything else."""
     links = []
     for word in line.split():
         link = _LINK.fullmatch(word)

@@ -1,4 +1,4 @@
-"""The sub-commands of ``mgraph``: each module has ``COMMAND`` and ``run(options, argv)``, whose result is the
+"""The subcommands of ``mgraph``: each module has ``COMMAND`` and ``run(options, argv)``, which returns the
 exit code, None for 0."""
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ NAMES = (
     "diff",
     "demo",
 )
-"""The commands, in the order in which ``mgraph --help`` lists them; each is the module of its name."""
+"""The commands, in the order in which ``mgraph --help`` lists them; each has a module of its name."""

@@ -44,8 +44,8 @@ COMMAND = Command(
     AlignOptions,
     examples=(
         ("mgraph align -t text.de text.en > text.align", "both directions, grow-diag-final-and"),
-        ("mgraph align -c intersect < text.de-en", "of lines 'source ||| target'"),
-        ("mgraph align -t text.de text.en -v vocab.spm vocab.spm", "of the pieces of SentencePiece"),
+        ("mgraph align -c intersect < text.de-en", "from lines 'source ||| target'"),
+        ("mgraph align -t text.de text.en -v vocab.spm vocab.spm", "links between SentencePiece pieces"),
     ),
 )
 

@@ -15,23 +15,23 @@ logger = logging.getLogger(__name__)
 
 
 class AveragedModels(Options):
-    """What is averaged."""
+    """The models to average."""
 
     title = "Models"
 
     models: tuple[str, ...] = option((), "checkpoints", short="m")
     output: str = option("model.avg.npz", "the model to write: .npz, .bin or .safetensors", short="o")
-    smoothing: float = option(0.0, "how much each later model counts; 0: all the same", least=0)
+    smoothing: float = option(0.0, "weight of each later model in a moving average; 0: all equal", least=0)
 
 
 class BestModels(Options):
-    """Which of the models are averaged."""
+    """The choice of the models to average."""
 
     title = "Choice"
 
-    best: int = option(0, "only so many, by a metric of the validation; 0: all", least=0)
+    best: int = option(0, "only the N best by a validation metric; 0: all", least=0)
     metric: str = option("cross-entropy", "the metric")
-    valid_log: str = option("", "the log of the training, which has the metric's values")
+    valid_log: str = option("", "log of the training, with the metric's values")
 
 
 class AverageOptions(AveragedModels, BestModels, Logging):
@@ -40,14 +40,14 @@ class AverageOptions(AveragedModels, BestModels, Logging):
 
 COMMAND = Command(
     "average",
-    "average the parameters of models, mostly the last checkpoints of a training",
+    "average the parameters of models, usually the last checkpoints of a training",
     AverageOptions,
     examples=(
         ("mgraph average -m model.iter{8000,9000,10000}.npz -o model.avg.npz", "the mean of three"),
         ("mgraph average -m model.iter*.npz --smoothing 0.3", "later ones count more"),
         (
             "mgraph average -m model.iter*.npz --best 4 --metric chrf --valid-log valid.log",
-            "the four that chrF liked best",
+            "the four with the best chrF",
         ),
     ),
 )

@@ -45,15 +45,15 @@ SYNTAX: Mapping[str, str] = {
 _MARK = re.compile(rf"(?<!\S)({'|'.join(PARTS)}):\s+")
 _CODE = re.compile(r"``([^`]+)``")
 PYTHON = "python"
-"""The module of an entry that is one of Python's operators."""
+"""The module name for entries that are Python's operators."""
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
     """One operator of the catalogue.
 
-    name: in ``mgraph``, or in Python's syntax. call: with its parameters. module: of its function.
-    nodes: the node classes that it creates. uses: the operators that it is composed of.
+    name: in ``mgraph``, or in Python's syntax. call: the name with its parameters. module: of its function.
+    nodes: the node classes that it creates. uses: the operators of which it is composed.
     parts: the text of the docstring after each mark.
     """
 
@@ -169,7 +169,7 @@ def _signature(function: FunctionType) -> str:
 
 @dataclass(frozen=True)
 class _Default:
-    """The default of a parameter, which prints as it is written."""
+    """The default of a parameter, which prints as it is written in code."""
 
     value: Any
 
@@ -179,9 +179,9 @@ class _Default:
 
 
 def operations(name: str) -> tuple[str, ...]:
-    """The node classes behind the function ``name``, also through operators that it is composed of.
+    """The node classes behind the function ``name``, including those of the operators it is composed of.
 
-    A name that is not a function's, or is that of a node class or a friendly type, is returned alone.
+    A name that is not a function's, or that is also a node class's or a friendly type, is returned alone.
     """
     nodes = (node for entry in entries() for node in entry.nodes)
     by_name = {entry.name: entry for entry in entries()}
@@ -219,7 +219,7 @@ OVERLOADS: Mapping[str, int] = {
         """.split()
     )
 }
-"""Every name with the number of its overloads."""
+"""Every name in Marian's header, with the number of its overloads."""
 
 RENAMED: Mapping[str, str] = {
     "lambda": "lambda_node",
@@ -229,7 +229,7 @@ RENAMED: Mapping[str, str] = {
     "operator/": "a / b",
     "convertFromcudnnFormat": "convert_from_cudnn_format",
 }
-"""mgraph's names where Marian's are not allowed in Python or would be split wrongly."""
+"""mgraph's names for Marian's names that Python does not allow or that would be split wrongly."""
 
 ABSENT: Mapping[str, str] = {}
 """Names that mgraph lacks, each with the reason."""
@@ -270,13 +270,13 @@ def markdown() -> str:
 def _introduction() -> Iterator[str]:
     yield "# Marian to mgraph"
     yield ""
-    yield "Printed by `mgraph operators`, which reads it off the code; a test holds this file equal to it."
+    yield "Printed from the code by `mgraph operators`; a test keeps this file up to date."
     yield ""
     count = "all" if not absent() else len(present())
     yield (
         f"Marian {MARIAN_VERSION} declares {len(OVERLOADS)} names "
         f"({sum(OVERLOADS.values())} overloads) in `graph/expression_operators.h`; mgraph has "
-        f"{count} of them. Operators of mgraph's that are not declared there: "
+        f"{count} of them. mgraph's own operators, not declared there: "
         f"{_listed(entry.name for entry in besides())}."
     )
     if missing := absent():
@@ -284,9 +284,9 @@ def _introduction() -> Iterator[str]:
         yield from _table(("missing", "why"), ((f"`{name}`", why) for name, why in missing.items()))
     yield ""
     yield (
-        "Names are Marian's in snake case, `layer_norm` for `layerNorm`; by exception "
+        "Names are Marian's in snake case, `layer_norm` for `layerNorm`; the exceptions are "
         f"{', '.join(f'`{new}` for `{old}`' for old, new in RENAMED.items())}. In "
-        "gradients `adj` is the adjoint of the result and `y` its value; a gradient by a child that was "
+        "gradients `adj` is the adjoint of the result and `y` its value; the gradient for a child that was "
         "broadcast is summed to the child's shape."
     )
     yield ""
@@ -301,7 +301,7 @@ def _section(module: str) -> Iterator[str]:
 
 
 def _title(module: str) -> str:
-    """How the module's page begins."""
+    """The title of a module's section: the beginning of the module's docstring."""
     home = "mgraph.expression" if module == PYTHON else f"mgraph.ops.{module}"
     return _markdown(re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0])
 
@@ -319,7 +319,7 @@ def _cells(entry: CatalogueEntry) -> Iterator[str]:
 
 
 def _markdown(text: str) -> str:
-    """A docstring's text, whose code stands between two backticks, as Markdown."""
+    """A docstring's text as Markdown: code between double backticks gets single ones."""
     return _CODE.sub(r"`\1`", text)
 
 

@@ -1,4 +1,4 @@
-"""Shared code of commands: help, greeting, start of the device, output lines."""
+"""Shared code of commands: help, greeting, checks, output lines, the log of compilations."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ class Operands(Options):
 def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
     """OptionError if standard input is given twice, or if the output would overwrite an input."""
     if sum(path in STANDARD_INPUT for path in inputs) > 1:
-        raise OptionError(f"{option}: standard input can be read once only")
+        raise OptionError(f"{option}: standard input can be read only once")
     if output in STANDARD_OUTPUT or not os.path.isfile(output):
         return
     for path in inputs:
         if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
-            raise OptionError(f"--output: {output} is read by {option}, and would be empty before it is")
+            raise OptionError(
+                f"--output: {output} is also read by {option}, and writing would empty it first"
+            )
 
 
 def require_model_name(option: str, path: str) -> None:
-    """OptionError unless the name says in which format a model is to be written."""
+    """OptionError unless the name determines the format of the model to write."""
     if not path.endswith(MODELS):
         raise OptionError(f"{option}: expected a name that ends in {', '.join(MODELS)}, got {path}")
 
 
 def write(output: BinaryIO, text: str) -> None:
-    """Write a line, and flush it."""
+    """Write a line and flush the output."""
     output.write(text.encode("utf-8", "surrogateescape") + b"\n")
     output.flush()
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 MARIAN, HUGGINGFACE = "marian-bin", "huggingface"
 ONNX = dict.fromkeys(
     ("onnx-encode", "onnx-decoder-step", "onnx-decoder-init", "onnx-decoder-stop"),
-    "mgraph export writes models as ONNX, in files of another kind",
+    "mgraph export writes models as ONNX, but divided into other files",
 )
 GEMM_TYPES = (
     "float32",
@@ -49,7 +49,7 @@ class ConvertedModel(Options):
         GEMM_TYPES[0], f"element type of a .bin: {', '.join(GEMM_TYPES)}", short="g", absent=FBGEMM
     )
     vocabs: tuple[str, ...] = option((), "source and target vocabulary, for HuggingFace", short="V")
-    zero_start: bool = option(False, "from HuggingFace: start the decoder with zeros in any case")
+    zero_start: bool = option(False, "from HuggingFace: always start the decoder with zeros")
     add_lsh: tuple[str, ...] = refused((), NO_LSH, implicit="1024 Wemb")
     encryption_key_path: str = refused("", NO_ENCRYPTION)
 
@@ -79,13 +79,13 @@ COMMAND = Command(
             "mgraph convert -f model.npz -t folder --export-as huggingface -V vocab.spm vocab.spm",
             "for MarianMTModel.from_pretrained",
         ),
-        ("mgraph convert -f opus-mt-en-de -t model.npz", "from such a folder"),
+        ("mgraph convert -f opus-mt-en-de -t model.npz", "from a folder of HuggingFace's"),
     ),
 )
 
 
 def run(options: ConvertOptions, argv: Sequence[str]) -> None:
-    """Convert what ``--from`` or ``--shortlist`` names."""
+    """Convert the model ``--from``, or the shortlist ``--shortlist``."""
     _check(options)
     with logging_as(options):
         greet(COMMAND, argv, options)

@@ -1,4 +1,4 @@
-"""Marian's commands and Python classes beside mgraph's: a part of the page "Marian to mgraph"."""
+"""Marian's commands and Python classes next to mgraph's: a part of the page "Marian to mgraph"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARIAN: Mapping[str, str] = {
     "vocab": "`marian-vocab`, `marian vocab`",
     "convert": "`marian-conv`, `marian convert`",
 }
-"""Marian's commands, by those of mgraph."""
+"""Marian's commands, by the name of the mgraph command."""
 PYTHON: Mapping[str, tuple[str, str]] = {
     "train": ("Trainer", "Trainer"),
     "decode": ("Translator", "Translator"),
@@ -38,8 +38,8 @@ def _lines() -> Iterator[str]:
     yield "## Commands"
     yield ""
     yield (
-        "A script for pymarian runs with `nmt.pymarian` in its import. Options that are refused are Marian's "
-        "with another value than its default."
+        "Scripts for pymarian run if they import `nmt.pymarian` instead. Refused options are Marian's, with "
+        "values other than Marian's defaults."
     )
     yield ""
     yield "| Marian | mgraph | Python | as in pymarian | what it does | refused |"

@@ -23,7 +23,7 @@ COMMAND = DECODE
 
 
 def run(options: DecodeOptions, argv: Sequence[str]) -> None:
-    """Translate what ``--input`` names, as marian-decoder does."""
+    """Translate the files of ``--input``, as marian-decoder does."""
     with logging_as(options), ExitStack() as files:
         _check(options)
         greet(DECODE, argv, options)
@@ -54,11 +54,11 @@ def _check(options: DecodeOptions) -> None:
 
 
 def _reading_ahead(options: DecodeOptions, argv: Sequence[str]) -> DecodeOptions:
-    """The options, with files read as far ahead as other commands read them.
+    """The options, changed so that files are read as far ahead as other commands read them.
 
     Marian's default is a line at a time, and ``decoder.yml`` may say so, too, but lines that are searched
-    together take a fraction of the time and translate alike. Not for pipes, which are to be answered line by
-    line, nor if the command line says how far.
+    together take a fraction of the time and get the same translations. Unchanged for pipes, which are
+    answered line by line, and if the command line says how far to read.
     """
     said = read_command_line(DECODE, argv)[0]
     if options.mini_batch * options.maxi_batch > 1 or {"mini-batch", "maxi-batch"} & said.keys():
@@ -74,7 +74,7 @@ def _reading_ahead(options: DecodeOptions, argv: Sequence[str]) -> DecodeOptions
 
 
 def _translating(options: DecodeOptions) -> Work:
-    """Load the models; what translates with them."""
+    """Load the models, and return the work of translating with them."""
     from nmt.search.translator import Translator
 
     translator = Translator(options)

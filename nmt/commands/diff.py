@@ -48,7 +48,7 @@ def run(options: DiffOptions, argv: Sequence[str]) -> int:
 
 
 def _by_option(node: NodeDifference, *models: Mapping[str, np.ndarray]) -> NodeDifference:
-    """``node``, but the options of models compared by their values, not as text."""
+    """``node``, but with the options of models compared by their values, not as text."""
     from nmt.settings.model_options import model_options
 
     if node.name != MODEL_YML or not node.problem or not all(MODEL_YML in items for items in models):

@@ -1,4 +1,4 @@
-"""The command line ``mgraph``: runs a sub-command and returns its exit code."""
+"""The command line ``mgraph``: runs a subcommand and returns its exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASK = ("-h", "--help", "--version")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the sub-command named first in ``argv`` (``sys.argv[1:]`` if None), and return its exit code."""
+    """Run the subcommand named first in ``argv`` (``sys.argv[1:]`` if None), and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
     if not name:

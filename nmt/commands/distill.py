@@ -19,7 +19,7 @@ COMMAND = Command(
     examples=(
         (
             "mgraph distill -m model.npz -v vocab.spm vocab.spm -i text.en --valid-sets dev.en dev.de",
-            "from one teacher; the same again goes on where it was interrupted",
+            "from one teacher; run it again to continue after an interruption",
         ),
         (
             "mgraph distill -m a.npz b.npz -v v.spm v.spm -i text.en -r text.de --choose chrf --beam-size 8 "
@@ -31,7 +31,7 @@ COMMAND = Command(
 
 
 def run(options: DistillOptions, argv: Sequence[str]) -> int | None:
-    """Do the stages that are not done; 143 after SIGTERM."""
+    """Run the stages that are not done; the exit code is 143 after SIGTERM."""
     from nmt.distillation.distillation import Distillation
     from nmt.distillation.stages import StoppedError
 

@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 COMMAND = EVALUATE
 
 Scores = tuple[Iterator[tuple[float, ...]], Callable[[], tuple[float, ...]]]
-"""Of each line, and afterwards of all."""
+"""The scores of each line, and a function that afterwards returns those of all lines."""
 Scored = Callable[[EvaluateOptions, Sequence[BinaryIO]], Scores]
 
 
 def run(options: EvaluateOptions, argv: Sequence[str]) -> None:
-    """Score the lines of ``--train-sets``, as marian evaluate does, and by metrics of texts."""
+    """Score the lines of ``--train-sets`` as marian evaluate does, or with text metrics, or both."""
     if options.metrics and not options.vocabs:
         _print(options, argv, _texts_only)
     else:
@@ -74,11 +74,11 @@ def _texts_too(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
 
 
 def _of_texts(options: EvaluateOptions, names: Sequence[str], found: list[list[bytes]]) -> Scores:
-    """The metrics of texts for each line, and for all together."""
+    """The text metrics of each line, and of all lines together."""
     from nmt.search.text_metrics import TextMetrics
 
     if "reference" not in names:
-        raise OptionError(f"--metrics: a reference is needed, there is {', '.join(names)}")
+        raise OptionError(f"--metrics: a reference is needed, got only {', '.join(names)}")
     metrics = TextMetrics(options.metrics)
     translations, references = (
         [line.decode("utf-8", "replace") for line in found[names.index(name)]]
@@ -96,8 +96,8 @@ def _of_texts(options: EvaluateOptions, names: Sequence[str], found: list[list[b
 
 
 def columns(options: EvaluateOptions, texts: Sequence[BinaryIO], number: int) -> list[list[bytes]]:
-    """All lines of each of so many texts. ParallelTextError if texts differ in length; OptionError for
-    another number of them, and for a line of ``--tsv`` with another number of fields."""
+    """All lines of each of ``number`` texts. ParallelTextError if texts differ in length; OptionError for
+    another number of texts, and for a line of ``--tsv`` with another number of fields."""
     if options.tsv_fields not in (0, number) or (not options.tsv and len(texts) != number):
         given = options.tsv_fields if options.tsv else len(texts)
         raise OptionError(f"--train-sets: expected {number} texts, got {given}")

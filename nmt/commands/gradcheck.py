@@ -38,13 +38,13 @@ class CheckedOperators(Options):
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
     budgets: bool = option(
-        False, "count rounding errors in float32, bfloat16 and float16, beside those of jax.grad"
+        False, "measure rounding errors in float32, bfloat16 and float16, next to those of jax.grad"
     )
-    mutants: bool = option(False, "change the rules in many small ways; report the changes that nothing sees")
+    mutants: bool = option(False, "change the rules in many small ways; report changes that no check notices")
     quick: bool = option(
         False, "the short form: first derivatives, two cases; with --compiled few sizes, one case"
     )
-    no_shrink: bool = option(False, "do not search the smallest failure of each wrong operator")
+    no_shrink: bool = option(False, "do not search for the smallest failure of each wrong operator")
 
 
 class CheckedModel(Options):
@@ -85,7 +85,7 @@ COMMAND = Command(
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck --quick", "every operator, first derivatives only"),
         ("mgraph gradcheck --html report.html", "every operator, as a page"),
-        ("mgraph gradcheck --mutants layer_norm", "what of its rule the checks would not see wrong"),
+        ("mgraph gradcheck --mutants layer_norm", "errors in its rule that the checks would not notice"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck --budgets softmax", "rounding errors, on usual and extreme inputs"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
@@ -208,7 +208,7 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
 
 
 def _print_failures(report: Any) -> None:
-    """The smallest failures that a report on operators has, each as a test."""
+    """Print the smallest failures that a report on operators has, each as a test."""
     for row in getattr(report, "rows", ()):
         if failure := getattr(row, "failure", None):
             print(f"\n{row.operator}, the smallest failure that was found, as a test:\n\n{failure}")

@@ -1,4 +1,4 @@
-"""``mgraph options``: list Marian's options with what mgraph does with each, or only what is refused."""
+"""``mgraph options``: list Marian's options and what mgraph does with each, or only what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = {
     "vocab": ("output", "sentencepiece-options", "sentencepiece-max-lines", "seed", *LOG),
     "convert": ("zero-start", *LOG),
 }
-"""Options of these commands that Marian's do not have."""
+"""The options of these commands that Marian's commands do not have."""
 WIDTH = 110
 
 
@@ -27,18 +27,16 @@ class ListedOptions(Options):
 
     title = "List"
 
-    refused: bool = option(
-        False, "only what Marian has and mgraph refuses, as a page of Markdown", command=True
-    )
+    refused: bool = option(False, "only the refused and ignored ones, as a page of Markdown", command=True)
 
 
 COMMAND = Command(
     "options",
-    "list Marian's options with what mgraph does with each",
+    "list Marian's options and what mgraph does with each",
     ListedOptions,
     examples=(
         ("mgraph options", "every option of Marian's: taken, ignored or refused, and why"),
-        ("mgraph options --refused", "only what is not there, with the reasons"),
+        ("mgraph options --refused", "only what mgraph refuses or ignores, with the reasons"),
     ),
 )
 
@@ -49,7 +47,7 @@ def run(options: ListedOptions, argv: Sequence[str]) -> None:
 
 
 def marians(command: Command[Any]) -> tuple[Option, ...]:
-    """The options that Marian's command of this name has, too."""
+    """The options that Marian's command of the same name has, too."""
     own = OWN.get(command.name, ())
     return tuple(
         found
@@ -65,7 +63,7 @@ def treatment(found: Option) -> str:
     if found.support is Support.IGNORED:
         return f"ignored: {found.reason}"
     if found.support is Support.SAVED:
-        return "taken for a model file that has none of its own, or with --ignore-model-config"
+        return "taken for a model file without model options, or with --ignore-model-config"
     if found.absent:
         return f"taken, except {', '.join(found.absent)}"
     return "taken"
@@ -88,17 +86,17 @@ def listed() -> str:
 
 
 def refused() -> str:
-    """The page of what is refused or has no effect, as Markdown."""
+    """The page about what is refused or has no effect, as Markdown."""
     return "\n".join(
         [
             "# What Marian has and mgraph has not",
             "",
-            "Printed by `mgraph options --refused`, which reads it off the code; a test holds this file",
-            "equal to it. `mgraph options` lists all of Marian's options with what mgraph does with each.",
+            "Printed from the code by `mgraph options --refused`; a test keeps this file up to date.",
+            "`mgraph options` lists all of Marian's options and what mgraph does with each.",
             "",
             "## Refused options",
             "",
-            "They are accepted with Marian's default, because its configurations contain them.",
+            "They are accepted at Marian's default, because Marian's configurations contain them.",
             "",
             *_table("option", _with_support(Support.REFUSED)),
             "",
@@ -117,7 +115,7 @@ def refused() -> str:
 
 
 def _with_support(support: Support) -> Iterator[tuple[str, str, str]]:
-    """Option, command and reason of the options with this support."""
+    """Option, command and reason, for each option with this support."""
     for command in COMMANDS:
         for found in marians(command):
             if found.support is support:
@@ -125,7 +123,7 @@ def _with_support(support: Support) -> Iterator[tuple[str, str, str]]:
 
 
 def _absent_values() -> Iterator[tuple[str, str, str]]:
-    """The same of the values that are refused."""
+    """Option with value, command and reason, for each refused value."""
     for command in COMMANDS:
         for found in marians(command):
             for value, reason in found.absent.items():
@@ -133,11 +131,11 @@ def _absent_values() -> Iterator[tuple[str, str, str]]:
 
 
 def _table(head: str, entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """One row for each reason, with all that it is the reason for."""
+    """One row for each reason, with all entries that have it."""
     rows: dict[str, dict[str, list[str]]] = {}
     for what, command, reason in entries:
         rows.setdefault(reason, {}).setdefault(what, []).append(command)
-    yield f"| {head} | of | why |"
+    yield f"| {head} | command | why |"
     yield "| --- | --- | --- |"
     for reason, named in rows.items():
         commands = dict.fromkeys(command for found in named.values() for command in found)

@@ -30,7 +30,7 @@ class Divided(Options):
     title = "Division"
 
     tensor_parallel: int = option(
-        1, "show what one of N devices has of each parameter", least=1, command=True
+        1, "show the part of each parameter on one of N devices", least=1, command=True
     )
 
 
@@ -53,7 +53,7 @@ COMMAND = Command(
     ParametersOptions,
     examples=(
         ("mgraph parameters -m model.npz", "name, shape, size, layer, and the options that it exists with"),
-        ("mgraph parameters -m model.npz --tensor-parallel 4", "what each of four devices has of them"),
+        ("mgraph parameters -m model.npz --tensor-parallel 4", "the parts that each of four devices has"),
         ("mgraph parameters --markdown", "the page of all model types"),
     ),
 )
@@ -103,7 +103,7 @@ def _rows(
 
 
 def _divided(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, int], parts: int) -> list[dict[str, Any]]:
-    """The rows with the axis along which each parameter is divided into ``parts``, and what is left of it."""
+    """The rows with the axis along which each parameter is divided into ``parts``, and a part's shape."""
     found = []
     for row in rows:
         axis = axes.get(row["name"])

@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 def reading(
     command: Command[Any], options: EvaluateOptions | EmbedOptions, argv: Sequence[str]
 ) -> Iterator[list[BinaryIO]]:
-    """The opened texts of a run. OptionError or OSError, before anything is loaded, unless they and the
-    output can be used; the output is opened by the command, after loading, so that no error empties it."""
+    """The opened texts of a run. OptionError or OSError, before anything is loaded, unless the texts and the
+    output can be used. The command opens the output only after loading, so that no error empties it."""
     by_model = options.vocabs or options.model != type(options).model
     if by_model or not getattr(options, "metrics", ()):
         require_files("--model", [options.model], options.vocabs, of="each text")

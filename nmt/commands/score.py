@@ -83,7 +83,7 @@ def _score(options: ScoreOptions, summary: Callable[[Sums], str] | None) -> Sums
 
 
 def _scoring(options: ScoreOptions) -> Work:
-    """Load the model; what scores with it."""
+    """Load the model, and return the work of scoring with it."""
     from nmt.search.scorer import Scorer, Total
 
     scorer = Scorer(options)

@@ -39,7 +39,7 @@ def run(options: ServerOptions, argv: Sequence[str]) -> int | None:
 
 
 def _require_one_text(names: Sequence[str], options: ServerOptions) -> None:
-    """OptionError if a message cannot hold all that is needed for a line."""
+    """OptionError if a line of a message cannot hold all the fields that the model needs."""
     if len(names) > 1 and not options.tsv:
         raise OptionError(
             f"--tsv is needed: a line of a message has {len(names)} fields ({', '.join(names)})"

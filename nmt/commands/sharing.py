@@ -1,7 +1,7 @@
 """Shared code of ``decode`` and ``score``: large texts in shares, done by several processes.
 
-Processes with numbers, the launcher's, have fixed shares: so they need no locks between hosts, of which not
-every file system has good ones. What a lost process leaves undone is done by running the command again.
+Processes that a launcher has numbered have fixed shares, so they need no locks between hosts, which do not
+work well on every file system. To finish the work of a lost process, run the command again.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ logger = logging.getLogger(__name__)
 
 UNUSED = Support.REFUSED, Support.IGNORED
 WITHOUT_EFFECT = (General, Devices, BatchOptions, Sharing)
-"""Sections of options that change nothing in the output but its rounding."""
+"""Sections of options that change the output only by rounding, if at all."""
 TEXTS = ("input", "train-sets")
 FILES = ("models", "model", "vocabs")
 
 Results = Iterator[tuple[str, Sums]]
-"""For each row what is printed, one line or several, and what it adds to the totals."""
+"""For each row the text to print, one line or several, and the counts to add to the totals."""
 
 
 class Work(Protocol):
-    """What a command does with lines."""
+    """A command's work on lines."""
 
     def __call__(self, texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> Results:
-        """The results of rows in order. first: the number of the first. done: how many are passed over."""
+        """The results of rows in order. first: the number of the first row. done: how many rows to skip."""
 
 
 def check_sharing(name: str, inputs: Sequence[str], options: DecodeOptions | ScoreOptions) -> None:
-    """OptionError unless ``--shares`` and ``--share`` fit each other, the ``inputs`` (of option ``name``) and
-    the output."""
+    """OptionError unless ``--shares`` and ``--share`` fit each other, the ``inputs`` (of the option ``name``)
+    and the output."""
     if not options.shares:
         if options.share:
             raise OptionError("--share: the number of --shares is needed, too")
@@ -60,8 +60,9 @@ def check_sharing(name: str, inputs: Sequence[str], options: DecodeOptions | Sco
 class SharedWork:
     """A command's work on the shares of this process.
 
-    inputs: the texts; with ``n_best`` the last is an n-best list. They are read once here. OptionError if the
-    launcher has more processes than there are shares and does not tell how many; else as ``SharedTexts``.
+    inputs: the texts, which are read once here; with ``n_best`` the last is an n-best list. OptionError if
+    the launcher has started more processes than there are shares, and does not say how many; also raises the
+    errors of ``SharedTexts``.
     """
 
     def __init__(
@@ -77,10 +78,10 @@ class SharedWork:
         self._output = DividedOutput(options.output, options.shares, _run(command, options, self._texts))
 
     def do(self, start: Callable[[], Work], whole: Callable[[Sums], str] | None = None) -> Sums | None:
-        """Do what is missing of the shares, and join the output if nothing else is missing.
+        """Complete the shares of this process, and join the output once all shares are complete.
 
-        start: loads what works; not called if nothing is missing. whole: as for ``DividedOutput.join``.
-        Returns the totals over all rows; None if other shares are missing.
+        start: loads the model and returns the work; not called if no rows are missing. whole: as for
+        ``DividedOutput.join``. Returns the totals over all rows; None if other shares are missing.
         """
         output, work = self._output, None
         for share in output.missing(self._shares):
@@ -120,8 +121,8 @@ class SharedWork:
 
 
 def own_shares(options: DecodeOptions | ScoreOptions) -> Sequence[int]:
-    """The numbers of the shares of this process: given ones; or process k of n has shares k, k + n, k + 2 n
-    and so on; or all."""
+    """The numbers of this process's shares: those of ``--share``; else, for process k of n, the shares k,
+    k + n, k + 2 n and so on, or only k if the launcher does not say n; else, without a launcher, all."""
     if options.share:
         return options.share
     launch = options.launch
@@ -139,7 +140,8 @@ def own_shares(options: DecodeOptions | ScoreOptions) -> Sequence[int]:
 
 
 def _run(command: Command[Any], options: DecodeOptions | ScoreOptions, texts: SharedTexts) -> Run:
-    """What decides the output: the contents of files, and other options with values of their own."""
+    """Everything that determines the output: the contents of files, and other options that are not at their
+    defaults."""
     without = {name for section in WITHOUT_EFFECT for name in options_of(section)} | {"output", "cpu-devices"}
     without -= {"seed"}
     run: dict[str, Any] = {"shares": options.shares}
@@ -158,5 +160,5 @@ def _run(command: Command[Any], options: DecodeOptions | ScoreOptions, texts: Sh
 
 
 def _contents(path: str) -> Sequence[Any]:
-    """What identifies the contents of a file, whatever its path on this host."""
+    """The fingerprint of a file's contents, whatever its path on this host."""
     return Fingerprint.of(path)[1:]

@@ -26,7 +26,7 @@ class LinkedTexts(PairedTexts):
 
     title = "Texts"
 
-    alignments: str = option("", "its links, as mgraph align prints them; else it is aligned now")
+    alignments: str = option("", "links of the text, as mgraph align prints them; else it is aligned first")
 
 
 class LexicalTables(Options):
@@ -34,7 +34,7 @@ class LexicalTables(Options):
 
     title = "Tables"
 
-    output: str = option("", "text: target source probability; stdout if it is all that is made", short="o")
+    output: str = option("", "text: target source probability; stdout if it is the only table", short="o")
     output_reverse: str = option("", "text of the other direction: source target probability")
     dump_shortlist: str = option("", "Marian's binary shortlist; needs --vocabs")
 
@@ -51,15 +51,15 @@ COMMAND = Command(
         ("mgraph shortlist -t text.en text.de --alignments text.align > lex.s2t", "of words"),
         (
             "mgraph shortlist -t text.en text.de -v vocab.spm vocab.spm --dump-shortlist lex.s2t.bin",
-            "of pieces, linked now, in the binary format",
+            "of pieces, aligned first, in the binary format",
         ),
-        ("mgraph decode -m model.npz -v vocab.spm vocab.spm --shortlist lex.s2t.bin false", "which decodes"),
+        ("mgraph decode -m model.npz -v vocab.spm vocab.spm --shortlist lex.s2t.bin false", "decode with it"),
     ),
 )
 
 
 def run(options: ShortlistOptions, argv: Sequence[str]) -> None:
-    """Write the tables that are asked for."""
+    """Write the tables that the options ask for."""
     _check(options)
     with logging_as(options):
         greet(COMMAND, argv, options)
@@ -89,7 +89,7 @@ def _check(options: ShortlistOptions) -> None:
     inputs = [*(options.train_sets or (options.input,)), *filter(None, [options.alignments])]
     if not options.alignments and any(map(is_stream, inputs)):
         raise OptionError(
-            "standard input and pipes are read once only; aligning needs files, or --alignments"
+            "standard input and pipes can be read only once; aligning needs files, or --alignments"
         )
     for name in ("output", "output_reverse", "dump_shortlist"):
         path = getattr(options, name)

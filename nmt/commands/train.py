@@ -18,7 +18,7 @@ TERMINATED = 143  # a shell's exit code for a program ended by SIGTERM
 
 
 def run(options: TrainOptions, argv: Sequence[str]) -> int | None:
-    """Train a new model or resume one; 143 after SIGTERM, as marian."""
+    """Train a new model or resume one; the exit code is 143 after SIGTERM, as with marian."""
     # Only the first of several processes logs.
     index = launched(options.num_processes, options.process_id).index
     heard = replace(options, quiet=True, log="", valid_log="") if index else options

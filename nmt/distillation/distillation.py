@@ -1,4 +1,4 @@
-"""From a teacher to a student, in stages that are done once each."""
+"""From a teacher to a student, in stages that are each done once."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ USES: Mapping[str, Sequence[str]] = {
     "files": (),
     "report": (),
 }
-"""The stages in order, each with the options that no stage before it uses."""
+"""The stages in order, each with the options that no earlier stage uses."""
 SEED = 1
-"""Of samples for ``--mbr``: a run that goes on draws what one without a stop would."""
+"""The seed of samples for ``--mbr``: a resumed run draws the same samples as an uninterrupted one."""
 
 
 def distill(**given: Any) -> str:
-    """Distil a teacher into a student, as ``mgraph distill``; returns the report.
+    """Distil a teacher into a student, as ``mgraph distill`` does; returns the report.
 
-    given: its options in snake_case. Continues in the folder ``output`` what an earlier call began, with the
-    same options for the stages that have begun. TypeError for an unknown option, and the errors of
-    ``Distillation``.
+    given: the options of ``mgraph distill`` in snake_case. Continues an earlier call in the folder
+    ``output``, which must have had the same options for the stages that have begun. TypeError for an unknown
+    option, and the errors of ``Distillation``.
     """
     return Distillation(options_from(DistillOptions, given)).run()
 
@@ -64,13 +64,13 @@ class Distillation:
     """A teacher translates a text, and a student learns it (Kim and Rush 2016).
 
     In the folder ``--output``: ``teacher.target``, the translations; ``corpus.source`` and
-    ``corpus.target``, the pairs that have words; ``corpus.align``, their word alignments; ``lex.s2t`` and
+    ``corpus.target``, the pairs without empty sides; ``corpus.align``, their word alignments; ``lex.s2t`` and
     ``lex.s2t.bin``, the shortlist; ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/``
     and ``bergamot/``, the files to use, which ``Translator.from_dir`` reads; ``report.json`` and
     ``report.txt``.
 
-    Raises OptionError for invalid options, OSError for files that cannot be read, and what the stages raise;
-    StoppedError after ``stop``.
+    Raises OptionError for invalid options, OSError for files that cannot be read, and the errors of the
+    stages; StoppedError after ``stop``.
     """
 
     def __init__(self, options: DistillOptions) -> None:
@@ -80,13 +80,13 @@ class Distillation:
         self._check()
 
     def stop(self) -> None:
-        """End after the present line or update; safe in signal handlers."""
+        """End after the current line or update; safe in signal handlers."""
         self._stopped = True
         if self._trainer:
             self._trainer.stop()
 
     def run(self) -> str:
-        """Do what has not been done yet; returns the report as text."""
+        """Run the stages that are not done yet; returns the report as text."""
         options = self.options
         with new_folder(self.folder):
             self._check_training()
@@ -127,11 +127,11 @@ class Distillation:
         return {name: list(filter(None, paths)) for name, paths in named.items()}
 
     def _check(self) -> None:
-        """Find what can be known to be wrong before anything is made."""
+        """Raise the errors that can be found before anything is created."""
         options = self.options
         require_files("--models", options.models, options.vocabs)
         if len(options.vocabs) != 2:
-            raise OptionError(f"--vocabs: two, of source and target, got {len(options.vocabs)}")
+            raise OptionError(f"--vocabs: expected two, for source and target, got {len(options.vocabs)}")
         if not options.input:
             raise OptionError("--input: the text for the teacher is needed")
         check_sets(options.valid_sets, len(options.vocabs), tsv=False)
@@ -147,7 +147,7 @@ class Distillation:
         for name in ("input", "references", "student"):
             require_readable(f"--{name}", [getattr(options, name)])
         inputs = self._inputs()
-        del inputs["references"]  # they are read once
+        del inputs["references"]  # which are read only once
         for name, paths in inputs.items():
             for path in filter(is_stream, paths):
                 raise OptionError(f"--{name}: it is read more than once, so a file is needed, got {path}")
@@ -157,8 +157,8 @@ class Distillation:
         require_folder("--output", options.output)
 
     def _check_training(self) -> None:
-        """Find what is wrong with the options of both trainings, with the teacher's text for the corpus, and
-        with the validation set, which the report needs even if they do not."""
+        """Raise the errors in the options of both trainings, with the teacher's text in place of the corpus,
+        and in the validation set, which the report needs even if the trainings do not."""
         source = self.options.input
         given = self._training() | {"train_sets": (source, source), "guided_alignment": "none"}
         tuning = tuning_options(self.options, given, Path())
@@ -171,7 +171,7 @@ class Distillation:
         ValidationSet.read(trainings[0], load_vocabs(self.options.vocabs, (0, 0)))
 
     def _translator(self, models: tuple[str, ...], **given: Any) -> Translator:
-        """With compiled programs and devices as they are."""
+        """A translator that uses the compilation cache and the devices as they are already set up."""
         return Translator(
             models,
             self.options.vocabs,
@@ -225,8 +225,8 @@ class Distillation:
         )
 
     def _train(self, model: Path, student: Path | None = None) -> None:
-        """Train ``model``, or fine-tune it from ``student``, in this process alone, whatever launched it; a
-        training that was interrupted goes on."""
+        """Train ``model``, or fine-tune it from ``student``, in this process alone, whatever launched it; an
+        interrupted training resumes."""
         given = self._training()
         if student:
             given = tuning_options(self.options, given, student)
@@ -235,13 +235,13 @@ class Distillation:
             raise StoppedError("stopped")
         self._trainer.train()
         if self._trainer.stopped:
-            raise StoppedError(f"stopped; the same command goes on with {model}")
+            raise StoppedError(f"stopped; run the same command again to continue with {model}")
 
     def _training(self) -> dict[str, Any]:
         return training_options(self.options, self._corpus, self._at("corpus.align"))
 
     def _devices(self) -> tuple[str, ...]:
-        """JAX runs on the devices of ``--devices`` already: all that it has."""
+        """All devices that JAX has: it already runs only on those of ``--devices``."""
         return Devices.devices if self.options.devices == Devices.devices else ("all",)
 
     def _write(self) -> None:
@@ -262,6 +262,6 @@ class Distillation:
 
 
 def _decisive(options: DistillOptions) -> dict[str, Any]:
-    """The options that the result depends on, by name."""
+    """The options on which the result depends, by name."""
     values, table = asdict(options), options_of(DistillOptions)
     return {name: values[table[name].attribute] for names in USES.values() for name in names}

@@ -12,7 +12,7 @@ from nmt.files import convert_model
 
 MODEL, LEXICON, CONFIG = "model.intgemm8.bin", "lex.s2t.bin", "config.yml"
 GEMM_TYPES = {"marian": "intgemm8", "bergamot": BERGAMOT}
-"""The folders, and how the model is written in each: the codes of the types differ."""
+"""The ``gemm_type`` of the model in each folder: the two formats have different type codes for intgemm8."""
 
 _CONFIG = """\
 relative-paths: true
@@ -52,11 +52,11 @@ gemm-precision: int8shift
 def write_files(folder: Path, kind: str, tuned: Path, lexicon: Path, vocabs: Sequence[str]) -> None:
     """Write the model in 8 bits, its vocabularies, its shortlist and ``config.yml`` to ``folder``.
 
-    kind: whose decoder reads it, ``marian`` or ``bergamot``, which is Firefox's.
+    kind: the decoder that reads the files: ``marian``, or ``bergamot``, which is Firefox's.
 
     tuned: the fine-tuned student. Vocabularies are called ``vocab``, or ``srcvocab`` and ``trgvocab`` if
-    there are two, with the endings that they have. Such a model makes Marian multiply by integers; for mgraph
-    add ``precision="int8"``.
+    there are two, with their original endings. Such a model makes Marian multiply integers; for mgraph add
+    ``precision="int8"``.
     """
     folder.mkdir(exist_ok=True)
     convert_model(tuned, folder / MODEL, gemm_type=GEMM_TYPES[kind])

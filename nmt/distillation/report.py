@@ -1,4 +1,4 @@
-"""Teacher and student beside each other: sizes, speeds, metrics."""
+"""Teacher and student compared: sizes, speeds, metrics."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ REPEATED = 3
 class System:
     """One system.
 
-    bytes: of its model files. parameters: the numbers in them.
-    lines_a_second: of the validation source, when all is compiled; the fastest of ``REPEATED`` times.
-    bleu, chrf: of its validation set, from 0 to 100. equal: the share of lines that equal the reference.
+    bytes: of its model files. parameters: how many numbers its parameters have.
+    lines_a_second: of the validation source, once everything is compiled; the fastest of ``REPEATED`` runs.
+    bleu, chrf: on the validation set, from 0 to 100. equal: the share of lines that equal the reference.
     """
 
     name: str
@@ -40,7 +40,7 @@ class System:
 
 
 def measured(name: str, translator: Translator, valid_sets: Sequence[str]) -> System:
-    """Translate the validation set, compare it with its references, and measure how long it takes."""
+    """Translate the validation set, compare the translations with the references, and measure the speed."""
     source, reference = (
         [without_end(line) for line in read_whole(path).splitlines(keepends=True)] for path in valid_sets
     )
@@ -69,14 +69,14 @@ def _seconds(translator: Translator, source: Sequence[bytes]) -> float:
 
 
 def _numbers(model: Model) -> int:
-    """The numbers in a model's parameters, without the scales of integers."""
+    """How many numbers a model's parameters have, without the scales of integers."""
     return sum(rows * columns for rows, columns in (p.shape for p in parameters(model.options).values()))
 
 
 def write_report(folder: Path, systems: Sequence[System], seconds: Mapping[str, float]) -> str:
-    """Write ``report.json`` and the same as a table, ``report.txt``; returns the table.
+    """Write ``report.json``, and the same content as a table, ``report.txt``; returns the table.
 
-    seconds: that each stage took.
+    seconds: the time that each stage took.
     """
     content = {"systems": list(map(asdict, systems)), "seconds": dict(seconds)}
     (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -86,7 +86,7 @@ def write_report(folder: Path, systems: Sequence[System], seconds: Mapping[str, 
 
 
 def table(systems: Sequence[System], seconds: Mapping[str, float]) -> str:
-    """The report as a table, a line for each system, and the seconds of the stages."""
+    """The report as a table with a line for each system, and the seconds of the stages."""
     lines = [f"{'':28} {'MB':>8} {'parameters':>12} {'lines/s':>9} {'BLEU':>6} {'chrF':>6} {'equal':>7}"]
     for one in systems:
         lines.append(

@@ -21,7 +21,7 @@ RECORD = "stages.json"
 
 
 class StagesError(MGraphError, ValueError):
-    """The record of the stages cannot be read, or the inputs have changed since."""
+    """The record of the stages cannot be read, or the inputs have changed since it was written."""
 
 
 class StoppedError(MGraphError):
@@ -29,15 +29,15 @@ class StoppedError(MGraphError):
 
 
 class Stages:
-    """Runs stages that are not done yet.
+    """Runs the stages that are not done yet.
 
-    folder: of the record. uses: for each stage, in order, the options that it is the first to use; they count
-    for the stages after it, too. options: their values by name. inputs: the files that an option names, for
-    options that name files.
+    folder: where the record is. uses: for each stage, in order, the options that it is the first to use;
+    later stages depend on them, too. options: the values of all options by name. inputs: the files that an
+    option names, for options that name files.
 
-    Options and inputs may change until a stage that uses them has begun, which the first stage that is not
-    done always has. Raises OptionError for other options than those stages had, StagesError for other inputs
-    or a damaged record.
+    Options and inputs may change until a stage that uses them has begun; the first stage that is not done is
+    taken to have begun. Raises OptionError if an option of these stages has changed, StagesError if an input
+    has changed or the record is damaged.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Stages:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The seconds that each stage took, without those of interrupted runs."""
+        """The seconds that each stage took, without interrupted runs."""
         return dict(self._record["seconds"])
 
     def run(self, name: str, what: str, work: Callable[[], None]) -> None:
-        """Do the work of stage ``name`` unless it is done. what: for the log."""
+        """Do the work of stage ``name`` unless it is done. what: a description for the log."""
         self._run += 1
         place = f"{self._run} of {self._number}, {name}"
         if name in self._record["seconds"]:
@@ -86,13 +86,13 @@ class Stages:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             inputs = from_text(json.dumps(found["inputs"]))
             if not isinstance(found["options"], dict) or not isinstance(found["seconds"], dict):
-                raise TypeError("options and seconds are maps")
+                raise TypeError("options and seconds must be maps")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StagesError(f"{self._path}: expected the record of the stages: {error}") from None
         return {**found, "inputs": list(map(list, inputs))}
 
     def _compare(self, before: Mapping[str, Any], used: Sequence[str], files: Sequence[str]) -> None:
-        """Compare the options and the files that were used with those in the record ``before``."""
+        """Compare the options and the files that stages have used with the record ``before``."""
         for name in used:
             value, old = self._record["options"][name], before["options"].get(name)
             if old != value:

@@ -20,7 +20,7 @@ ARCHITECTURE: Mapping[str, Any] = {
     "transformer_decoder_autoreg": "rnn",
     "dec_cell": "ssru",
 }
-"""A transformer whose decoder is a simpler simple recurrent unit (Kim et al. 2019), as Firefox's students."""
+"""A transformer with a decoder of simpler simple recurrent units (Kim et al. 2019), like Firefox's."""
 
 TRAINING: Mapping[str, Any] = {
     "cost_type": "ce-mean-words",
@@ -42,14 +42,14 @@ CHOSEN = (
     *("model", "train_sets", "vocabs", "valid_sets", "guided_alignment", "pretrained_model"),
     *("devices", "cpu_devices", "coordinator", "num_processes", "process_id"),
 )
-"""What a configuration of the student may not say: its files, and where it is trained."""
+"""The options that a configuration of the student may not set: its files, and where it is trained."""
 
 
 def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: Path) -> dict[str, Any]:
     """The options of the student's training: the defaults, then the configuration ``--student``.
 
-    corpus: its text. links: the word alignments of the text. Layers of the decoder are tied to the first, and
-    so are all embeddings if source and target share a vocabulary, else those of the target.
+    corpus: the text to train on. links: its word alignments. The layers of the decoder are tied to the first.
+    All embeddings are tied if source and target share a vocabulary, else those of the target.
     """
     shared = options.vocabs[0] == options.vocabs[-1]
     given = TRAIN.from_config(options.student) if options.student else {}
@@ -71,8 +71,8 @@ def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: 
 
 
 def tuning_options(options: DistillOptions, training: Mapping[str, Any], student: Path) -> dict[str, Any]:
-    """The options of fine-tuning: those of training, with parameters rounded to integers after each update,
-    from the trained ``student``."""
+    """The options of fine-tuning: the options of training, but starting from the trained ``student``, and
+    with parameters rounded to integers after each update."""
     return {
         **training,
         "pretrained_model": str(student),

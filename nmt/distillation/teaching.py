@@ -1,4 +1,4 @@
-"""What the student learns: translations of the teacher."""
+"""The text from which the student learns: translations by the teacher."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ REPORTED = 30.0
 def nearest(candidates: Sequence[str], reference: str, metric: str) -> str:
     """The candidate with the highest ``chrf`` or ``bleu`` against the reference, the first of equals.
 
-    chrF (Popovic 2015) is that of the sentence. BLEU adds one to the counts of two words and more (Lin and
-    Och 2004).
+    chrF (Popovic 2015) is computed for the sentence. BLEU adds one to the counts of n-grams of two words and
+    more (Lin and Och 2004).
     """
     return max(candidates, key=lambda candidate: similarity(candidate, reference, metric))
 
@@ -51,7 +51,7 @@ def similarity(candidate: str, reference: str, metric: str) -> float:
 
 
 def segments(text: str, metric: str) -> Sequence[str]:
-    """What the metric compares: characters for ``chrf``, else words as sacreBLEU finds them."""
+    """The segments that the metric compares: characters for ``chrf``, else words as sacreBLEU splits them."""
     text = tokenized(text)
     return characters(text) if metric == "chrf" else words(separated(text))
 
@@ -64,10 +64,10 @@ def translate(
     target: Path,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write to ``target`` a translation of each line of ``source``; continues what an earlier run began.
+    """Write to ``target`` a translation of each line of ``source``; continues where an earlier run stopped.
 
     choose: ``best``, or the metric by which ``nearest`` chooses among the translations of the beam.
-    stopped: asked after each line; if it says so, StoppedError. ParallelTextError if there are fewer
+    stopped: called after each line; StoppedError if it returns True. ParallelTextError if there are fewer
     references than lines.
     """
     part = target.with_name(f"{target.name}.part")
@@ -102,7 +102,7 @@ def translate(
 
 
 def whole_lines(path: Path) -> int:
-    """How many lines a file has, after its last line is cut off if it is not whole; 0 without a file."""
+    """How many lines a file has, after cutting off an incomplete last line; 0 without a file."""
     if not path.exists():
         return 0
     count = end = 0
@@ -115,7 +115,7 @@ def whole_lines(path: Path) -> int:
 
 
 def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Path]:
-    """Write the pairs of which neither side is empty; returns the paths of both sides."""
+    """Write the pairs in which neither side is empty; returns the paths of both sides."""
     sides = folder / "corpus.source", folder / "corpus.target"
     left = 0
     with ExitStack() as files:
@@ -134,7 +134,7 @@ def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Pat
 
 
 class _Progress:
-    """Logs how far the translation is."""
+    """Logs the progress of the translation."""
 
     def __init__(self, done: int) -> None:
         self._done, self._new, self._began = done, 0, time.perf_counter()

@@ -23,12 +23,12 @@ def average_models(sources: Sequence[Path], target: Path, *, smoothing: float = 
     """Write the mean of the parameters of ``sources``, model files, to ``target``: ``.npz``, ``.bin`` or
     ``.safetensors``. The configuration is that of the last.
 
-    Checkpoints, ``model.iterN.npz``, are taken in the order of their updates, other files as they are given.
+    Checkpoints, ``model.iterN.npz``, are taken in the order of their updates, other files in the order given.
     With ``smoothing`` s, later models count more: ``mean += s (model - mean)``, from the first on, as
     ``--exponential-smoothing`` does during training. Sums are in float64, parameters written in float32.
 
     ``ArgumentError`` for no models and a ``smoothing`` outside of [0, 1]; ``ModelFileError``, which names the
-    file, for one that cannot be read, and for models of other parameters or another configuration.
+    file, for one that cannot be read, and for models whose parameters or configurations differ.
     """
     if not sources:
         raise ArgumentError("expected one or more models to average, got none")
@@ -53,7 +53,7 @@ def average_models(sources: Sequence[Path], target: Path, *, smoothing: float = 
 
 
 def _in_time(sources: Sequence[Path]) -> Sequence[Path]:
-    """A shell sorts ``model.iter10000.npz`` before ``model.iter8000.npz``."""
+    """Checkpoints by update: a shell sorts ``model.iter10000.npz`` before ``model.iter8000.npz``."""
     if not all(_CHECKPOINT.search(os.fspath(source)) for source in sources):
         return sources
     return sorted(sources, key=_update)
@@ -93,10 +93,10 @@ def _configuration(text: str | None) -> dict[str, Any]:
 def best_checkpoints(
     sources: Sequence[Path], log: Path, metric: str, count: int, *, lower_is_better: bool
 ) -> list[Path]:
-    """The ``count`` best of checkpoints ``model.iterN.npz``, the best first, by the values of a metric that a
-    training's log has for update N. Of several values for an update the last counts.
+    """The ``count`` best of the checkpoints ``model.iterN.npz``, the best first, by the value of a metric
+    that a training log has for update N. If an update has several values, the last one counts.
 
-    ``ArgumentError`` for a file that is no checkpoint, and if there are fewer than ``count`` with a value;
+    ``ArgumentError`` for a file that is not a checkpoint, and if fewer than ``count`` have a value;
     ``OSError`` if the log cannot be read.
     """
     updates = {source: _update(source) for source in sources}

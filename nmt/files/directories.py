@@ -17,7 +17,7 @@ from typing import Any
 
 from nmt.settings import DECODE, OptionError
 
-# A configuration of the decoder names models; one of training has `model:`, a vocabulary that word and an id.
+# Decoder configurations have `models:`, those of training `model:`; in a vocabulary, an id follows the word.
 _CONFIG = re.compile(rb"""^(?:\xef\xbb\xbf)?(["']?)models\1[ \t]*:(?![ \t]*\d+[ \t]*\r?$)""", re.MULTILINE)
 _CONFIG_BYTES = 1 << 16
 PIECES = ("source.spm", "target.spm")
@@ -47,8 +47,8 @@ def read_directory(path: str | os.PathLike[str], config: str = "", **options: An
     They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if any, and the configuration's
     options for search and batches; ``options`` override them.
 
-    config: the name of the configuration to use, if there are several. A bare name in it, or a path that does
-    not exist, as when the directory was moved, means the file of that name in the directory.
+    config: the name of the configuration to use, if there are several. A bare name in a configuration, or a
+    path that does not exist, as after the directory was moved, means the file of that name in the directory.
 
     Raises DirectoryError for no or several candidates, OptionError for an invalid configuration, OSError for
     files that cannot be read.
@@ -155,7 +155,7 @@ class _Directory:
         return {"shortlist": (self._at(tables[0]),)} if tables else {}
 
     def _pieces(self, vocabs: Sequence[str]) -> dict[str, Any]:
-        """The models that split and join raw text, if vocabularies list pieces (OPUS-MT)."""
+        """The SentencePiece models that split and join raw text, if vocabularies list pieces (OPUS-MT)."""
         if any(str(path).endswith(".spm") for path in vocabs):
             return {}
         if "source.bpe" in self.names:

@@ -26,8 +26,8 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     encoder: maps ``source_ids`` int32 and ``source_mask`` float32, both (batch, length), the mask 1 at words
     with ``</s>``, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the first
     step. A second source is ``source2_ids`` and ``source2_mask``, with its own length; a language model takes
-    ``batch`` instead, an int64 scalar. Transformers also take ``places``, an int64 scalar: for how many words
-    of the hypotheses of a sentence there is room, which is enough for ``places / beam`` steps.
+    ``batch`` instead, an int64 scalar. Transformers also take ``places``, an int64 scalar: how many words the
+    hypotheses of a sentence may have together, which is enough for ``places / beam`` steps.
 
     decoder: maps ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the last words, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
@@ -35,10 +35,10 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     sources it also takes ``batch`` if the beam is not 1.
 
     Batch, lengths and places are dynamic, up to the recorded size of about 2,000 words, because positions are
-    looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. When they change places,
-    the states with batch * beam rows follow them; those with batch rows (keys and values of all hypotheses of
-    a sentence) stay: ``decoder.ancestors`` tells which of them a hypothesis sees. ``ArgumentError`` for a
-    beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
+    looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. A search that reorders
+    hypotheses must reorder the states with batch * beam rows, too; states with batch rows (keys and values of
+    all hypotheses of a sentence) stay: ``decoder.ancestors`` tells which keys and values a hypothesis sees.
+    ``ArgumentError`` for a beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
     check_export(beam, opset)
     path = Path(folder)
@@ -149,8 +149,8 @@ class OnnxModel:
         """Greedy decoding, up to and including ``</s>``.
 
         ``sources`` are word ids that end in ``</s>``, translated as one batch. Needs files with beam 1 and
-        one source. A sentence of n words gets at most ``max_length_factor * n``; one without words becomes
-        ``</s>``. Words in ``suppressed`` are never chosen.
+        one source. A source of n words, ``</s>`` included, gets at most ``max_length_factor * n`` words; an
+        empty one becomes ``</s>``. Words in ``suppressed`` are never chosen.
         """
         lengths = [len(source) for source in sources]
         ids, mask = np.zeros((len(sources), max(lengths)), np.int32), np.zeros((len(sources), max(lengths)))

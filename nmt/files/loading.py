@@ -24,7 +24,7 @@ from nmt.settings.model_options import ModelOptions, check_values, model_options
 from nmt.text.vocabs.loading import factors_of, require_number
 
 _MULTIPLIER = "_QuantMultA"
-"""End of the names of Bergamot's multipliers, by which what a matrix is multiplied with is quantized."""
+"""End of the names of Bergamot's multipliers, which quantize the activations that a matrix multiplies."""
 
 
 def load_model(
@@ -39,18 +39,18 @@ def load_model(
     """Load the model in ``path``, an ``.npz`` or ``.bin`` made by Marian, or a ``.safetensors``.
 
     The configuration comes from the file (``special:model.yml``). ``options`` replace it if the file has
-    none, as old files, or with ``ignore_config`` (``--ignore-model-config``). Missing sizes are inferred from
-    the parameters. marian_exact: see ``Network``. precision: ``float32``, ``float16`` or ``bfloat16``, the
-    type of all values but losses and scores; or ``int8``, with which products are of integers: those of a
-    quantized file, by its own multipliers of activations if it has some, or those that float32 is rounded to
-    (``nmt.models.precision``). vocabs: the files of the vocabularies, sources first; a model of which one is
-    factored (``.fsv``) needs them.
+    none, as old files do, or with ``ignore_config`` (``--ignore-model-config``). Missing sizes are inferred
+    from the parameters. marian_exact: see ``Network``. precision: ``float32``, ``float16`` or ``bfloat16``,
+    the type of all values except losses and scores; or ``int8``, which multiplies integers: those of a
+    quantized file, with its own multipliers for activations if it has any, or those that float32 is rounded
+    to (``nmt.models.precision``). vocabs: the vocabulary files, sources first; needed if one is factored
+    (``.fsv``).
 
     ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
     configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
-    ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OptionError`` if vocabularies,
-    of which one is factored, are not as many as the model has; ``OSError`` if the file cannot be read. Every
-    message names the file.
+    ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OptionError`` if a vocabulary
+    is factored and there are not as many vocabularies as the model has; ``OSError`` if the file cannot be
+    read. Every message names the file.
     """
     name = path_text(path)
     check_precision(precision)
@@ -72,8 +72,8 @@ def load_model(
 def read_parameters(
     path: str | os.PathLike[str], options: ModelOptions | None = None, ignore_config: bool = False
 ) -> tuple[ModelOptions, dict[str, np.ndarray]]:
-    """The options and the parameters, under their names in graphs, of a model file, without checking that
-    they match. Arguments and errors as for ``load_model``."""
+    """The options of a model file, and its parameters under their names in graphs, without checking that they
+    match. Arguments and errors as for ``load_model``."""
     options, found, _ = _read(path, options, ignore_config, ())
     return options, in_floats(found)
 
@@ -126,8 +126,8 @@ def _is_extra(item: str) -> bool:
 def _of_matrices(
     multipliers: Mapping[str, np.ndarray], declared: Mapping[str, Parameter]
 ) -> dict[str, np.ndarray]:
-    """Bergamot's multipliers by the names of the matrices. That of the output layer has no name where the
-    layer's table has been selected from or transposed."""
+    """Bergamot's multipliers by the names of the matrices. That of the output layer is named ``none`` if rows
+    of the layer's table were selected, or the table was transposed."""
     found = {}
     for name, parameter in declared.items():
         item = multipliers.get(f"{name}{_MULTIPLIER}")
@@ -139,7 +139,7 @@ def _of_matrices(
 
 
 def _parameters(items: Mapping[str, Any]) -> dict[str, Any]:
-    """float32 arrays, and matrices of integers."""
+    """The parameters: float32 arrays, and matrices of integers."""
     arrays = {name: array for name, array in items.items() if isinstance(array, np.ndarray)}
     odd = [f"{name} {array.dtype}" for name, array in arrays.items() if array.dtype.kind != "f"]
     if odd:

@@ -37,7 +37,7 @@ class MetricFile(NamedTuple):
 
 
 def read_metric(path: str | os.PathLike[str]) -> MetricFile | None:
-    """Read the file of a metric; None for that of another model, also of one without configuration.
+    """Read the file of a metric; None if it holds another model, or a model without a configuration.
 
     ``ModelFileError`` if the file is damaged, ``OSError`` if it cannot be read.
     """
@@ -59,7 +59,7 @@ def load_metric(
 ) -> MetricModel:
     """The model in a file of Marian's types ``comet-qe``, ``comet``, ``comet-unified`` or ``bleurt``.
 
-    command: has the metric's options where the file has none, as the fields of ``MetricOptions``.
+    command: has, as the fields of ``MetricOptions``, the metric's options that the file lacks.
     separator: the id of ``</s>``. precision: ``float32``, ``float16`` or ``bfloat16``. embedding: for
     sentence vectors instead of scores.
 

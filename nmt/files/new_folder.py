@@ -1,4 +1,4 @@
-"""``new_folder``: a folder that is there only if what is done in it succeeds."""
+"""``new_folder``: a folder that stays only if the work in it succeeds."""
 
 from __future__ import annotations
 

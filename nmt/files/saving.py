@@ -23,7 +23,7 @@ from nmt.settings.model_options import ModelOptions, text_of
 
 logger = logging.getLogger(__name__)
 
-# Marian saves an empty list so, and writes it differently when it converts a file.
+# How Marian saves an empty list; it writes it differently when it converts a file.
 _EMPTY_LIST = re.compile(r":\n +\[\]$", re.MULTILINE)
 
 
@@ -75,8 +75,9 @@ def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> No
     ``.npz`` or ``.bin`` equals Marian's byte for byte. ``gemm_type`` quantizes matrices in a ``.bin``:
     ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, and the same with 16;
     ``bergamot-intgemm8`` is for Bergamot and Firefox, and quantizes embeddings, too. Matrices that
-    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``), with a warning. A quantized source
-    gives the quantized values. ``ModelFileError``, which names the file, if it cannot be read or written.
+    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``), with a warning. From a quantized
+    source come the quantized values. ``ModelFileError``, which names the file, if one cannot be read or
+    written.
     """
     values, text = load_parameters(source, Type.float32)
     report_unquantized(values, gemm_type)

@@ -43,7 +43,7 @@ def check_parameters(options: ModelOptions, shapes: Shapes) -> None:
 def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
     """The options, with sizes that the file omits or sets to 0 inferred from ``shapes``.
 
-    Where no parameter tells the size of a vocabulary, it becomes that of another one, or 1: its table is
+    Where no parameter tells the size of a vocabulary, the largest of the others is used, or 1: its table is
     missing, which ``check_parameters`` reports with the option that needs it.
     """
     streams = len(TYPES[options.type].encoders) + 1
@@ -59,7 +59,7 @@ def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
 
 
 def _possible(options: ModelOptions, shapes: Shapes) -> dict[str, Parameter]:
-    """The parameters if sizes may be invalid: with sizes that fit all other options."""
+    """The parameters with sizes that fit all other options, because the real sizes may be invalid."""
     size = 4 * max(options.transformer_heads, 1)
     vocabs = (1,) * len(options.dim_vocabs)
     return parameters(replace(options, dim_emb=size, dim_rnn=size, dim_vocabs=vocabs), shapes)

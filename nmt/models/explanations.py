@@ -44,7 +44,7 @@ _CHOICES: tuple[Mapping[str, Any], ...] = (
         for cell, kind in product(CELLS, ("bidirectional", "bi-unidirectional"))
     ),
 )
-"""Alternatives with different parameters, as are the next three."""
+"""Alternatives with different parameters, like the next three."""
 _TIED: tuple[Mapping[str, Any], ...] = (
     {"tied-embeddings": False, "tied-embeddings-src": False, "tied-embeddings-all": False},
     {"tied-embeddings": False, "tied-embeddings-src": True, "tied-embeddings-all": False},
@@ -60,7 +60,7 @@ _MOST_PARAMETERS = 200_000
 """The total of parameters examined before hints stop: names in a file may be anything."""
 
 _Values = dict[str, Any]
-"""Values of options by name, with those of ``extra``."""
+"""Values of options by name, including those in ``extra``."""
 
 
 class Explanations:

@@ -75,8 +75,8 @@ class Encoder:
 
 
 class PackedEncoder:
-    """Encodes packed sources, in ``bins`` of ``width`` words, of up to ``batch`` sentences of ``lengths``;
-    see ``Network.project``. ``arranged`` gives the encoder state of ``some`` of them."""
+    """Encodes up to ``batch`` sentences of ``lengths``, packed in ``bins`` of ``width`` words; see
+    ``Network.project``. ``arranged`` gives the encoder state of ``some`` of the sentences."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class PackedEncoder:
         sources = [_packed(graph, f"source{i}", (bins, width), (batch, n)) for i, n in enumerate(lengths)]
         projected = network.project(sources)
         self.projected = _specs(projected)
-        """Shapes and element types of what is projected."""
+        """Shapes and element types of the projections."""
         self._project = _Named(graph, projected, _flat(sources))
         given: dict[str, Node] = {
             name: graph.input(
@@ -119,7 +119,7 @@ class PackedEncoder:
 
 
 def by_sentence(name: str) -> bool:
-    """Whether what ``Network.project`` gives under a name is of sentences, not of words."""
+    """Whether the array that ``Network.project`` gives under a name has rows of sentences, not of words."""
     return name.startswith(("mask", "places"))
 
 
@@ -133,7 +133,7 @@ def _packed(graph: ExpressionGraph, name: str, packed: Shape, laid_out: Shape) -
 
 
 class Listing:
-    """``of_listed(params, ids) -> params``: what steps need in addition if only so many words are listed."""
+    """``of_listed(params, ids) -> params``: further parameters for steps if ``listed`` words are listed."""
 
     def __init__(self, network: Network, listed: int, derivatives: str) -> None:
         graph = network.blank_graph(derivatives)
@@ -173,7 +173,7 @@ class Stepper:
         self._encoder_state = state_inputs(graph, "encoder", encoded)
         self._first = network.start(graph, self._encoder_state, batch, beam, places)
         if attention:
-            _ = self._step  # recorded at once, because a model may have none
+            _ = self._step  # recorded now, to fail early if the model has no attention
 
     @property
     def encoder_state(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -263,8 +263,8 @@ class PairScorer:
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:
         """``(batch, trg_length)``, 0 at padding; ids are int32, masks float32.
 
-        With attention or the best words, a tuple of this, the attention ``(batch, trg_length, length)`` and
-        the most probable word at each place ``(batch, trg_length)``, as far as they are asked for.
+        With attention or the best words, a tuple of this and, as requested, the attention
+        ``(batch, trg_length, length)`` and the most probable word at each position ``(batch, trg_length)``.
         """
         found = tuple(self._score(params, *_flat([*sources, target])).values())
         return found if len(found) > 1 else found[0]

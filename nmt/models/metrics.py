@@ -54,7 +54,7 @@ from nmt.settings.model_options import ModelOptions, text_of
 
 MIX_EPS = 1e-12
 MOST_SIZES = 8
-"""How many ``comet-pooler-ffn`` may have."""
+"""The most sizes that ``comet-pooler-ffn`` may have."""
 BLEURT_NORM = NormConfig(eps=1e-12, rms_bias=True)
 """As in the original model."""
 Shapes = Mapping[str, tuple[int, ...]]
@@ -111,7 +111,7 @@ class CometEncoder(Layer):
 
 
 def _normalized(x: Node, words: Node) -> Node:
-    """``x`` less its mean, over its standard deviation, both over words and features; in float32."""
+    """``x`` minus its mean, divided by its standard deviation, both over words and features; in float32."""
     inside, wide = cast(words, Type.float32), cast(x, Type.float32)
     numbers = sum(inside, 1) * float(x.shape[-1])
     mean = sum(sum(wide * inside, -1), 1) / numbers
@@ -195,7 +195,7 @@ class Regressor(Layer):
 
 
 def _quality(source: Node, translation: Node) -> list[Node]:
-    """COMET-QE: the features of a pair, both ways."""
+    """COMET-QE: the features of a pair, in both orders."""
     same = [translation * source, absolute(translation - source)]
     return [concatenate([*both, *same], -1) for both in ((translation, source), (source, translation))]
 
@@ -217,7 +217,7 @@ FEATURES: Mapping[str, tuple[Callable[..., list[Node]], int, int]] = {
     "comet-unified": (_itself, 1, 1),
     "bleurt": (_itself, 1, 1),
 }
-"""By type: the features to score, the number of sequences, and of vectors among the features."""
+"""By type: the features to score, the number of sequences, and the number of vectors in the features."""
 
 
 def _comet_names(options: ModelOptions) -> Any:
@@ -325,8 +325,8 @@ class MetricModel(PooledModel, Layer):
 
 
 def words_in_table(options: ModelOptions, shapes: Shapes) -> int:
-    """How many words the table of embeddings has, by the shapes of parameters; their names are those in
-    files, too."""
+    """How many words the embedding table has, from the shapes of parameters, whose names are the same in
+    files."""
     tied = options.tied_embeddings_src or options.tied_embeddings_all
     rows, *_ = shapes.get("Wemb" if tied else "encoder_Wemb") or (options.dim_vocabs[-1],)
     return rows

@@ -28,7 +28,7 @@ class Model(Network):
     """A ``Network`` with the parameters of one model file.
 
     ``Network``'s methods record it in a graph, which should come from ``new_graph`` or be a training graph.
-    ``encoder``, ``stepper`` and ``scorer`` return the same as pure functions of arrays, for fixed shapes.
+    ``encoder``, ``stepper`` and ``scorer`` return them as pure functions of arrays, for fixed shapes.
     Their derivatives are the hand-written rules, or with ``derivatives="jax"`` JAX's own, which forward mode
     (``jax.jvp``, ``jax.hessian``) needs.
 
@@ -61,7 +61,7 @@ class Model(Network):
 
     @property
     def element_type(self) -> Type:
-        """That of what is not an integer: float32 or one of 16 bits."""
+        """The type of the floating-point parameters: float32 or a type of 16 bits."""
         kinds = (as_type(value.dtype) for value in self.params.values())
         return next((kind for kind in kinds if kind.is_float), Type.float32)
 
@@ -83,7 +83,7 @@ class Model(Network):
         return graph
 
     def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
-        """A graph for inference in which parameters without a value are held as this model holds them."""
+        """A graph for inference, without values, in which parameters have the types of this model's."""
         graph = super().blank_graph(derivatives)
         graph.set_default_element_type(self.element_type)
         for name, value in self.params.items():
@@ -133,7 +133,7 @@ class Model(Network):
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
     def listing(self, listed: int, *, derivatives: str = "rules") -> Listing:
-        """What steps need in addition if so many words are listed."""
+        """The further parameters of steps if ``listed`` words are listed."""
         key = (listed, derivatives)
         return self._recorded(("listing", *key), lambda: Listing(self, *key))
 
@@ -148,7 +148,7 @@ class Model(Network):
         derivatives: str = "rules",
     ) -> PairScorer:
         """Log-probabilities of target words, for sentences padded to these lengths, one per source stream,
-        and the target's. best: with the most probable words."""
+        and the target's. best: whether to return the most probable words, too."""
         key = (batch, as_shape(lengths), trg_length, attention, best, derivatives)
         return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
@@ -162,7 +162,7 @@ class Model(Network):
         return found
 
     def __reduce__(self) -> Any:
-        # called by copy and pickle: functions are recorded anew
+        # called by copy and pickle: functions are recorded again
         params = {name: np.asarray(value) for name, value in self.params.items()}
         make = partial(type(self), marian_exact=self.marian_exact)
         return make, (self.options, params, self.dropouts)

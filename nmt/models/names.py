@@ -15,7 +15,7 @@ import numpy as np
 from nmt.settings.model_options import ModelOptions
 
 Arrays = Mapping[str, Any]
-"""Arrays, or what has the same ``shape`` and ``ndim``, by name."""
+"""Arrays, or objects with the same ``shape`` and ``ndim``, by name."""
 
 MARK = "decoder_c_tt"
 NOT_PARAMETERS = (MARK, "uidx", "history_errs")
@@ -177,7 +177,7 @@ def transformer_new_names(options: ModelOptions) -> _Names:
 
 
 def encoder_names(stack: str, prefix: str, options: ModelOptions) -> _Names:
-    """The names of an encoder's parameters but its word embeddings. stack: the C++ expression of the
+    """The names of an encoder's parameters except its word embeddings. stack: the C++ expression of the
     encoder; prefix: of the names in graphs."""
     yield f"{stack}->positionEmbedding->embeddings", f"{prefix}_Wpos"
     yield from _norms_around(stack, prefix, options)

@@ -16,9 +16,10 @@ class Network(Layer):
     """Encoders and a decoder.
 
     The methods record in the graph of their nodes. States are flat dictionaries of nodes. Axis 0 of an
-    encoder state is the sentence, of a decoder state the hypothesis, ``sentence * beam + place in the beam``,
-    or, of what the hypotheses of a sentence share, the sentence: when hypotheses change places, only the
-    former follow them. Rows do not depend on padding, other sentences or other hypotheses.
+    encoder state is the sentence. Axis 0 of a decoder state is the hypothesis,
+    ``sentence * beam + place in the beam``; in nodes that the hypotheses of a sentence share, it is the
+    sentence, and these nodes stay when hypotheses change places. Rows do not depend on padding, other
+    sentences or other hypotheses.
 
     options: of the model. shapes: of its parameters, by name. dropouts: used in training graphs.
     marian_exact: whether single steps repeat Marian's decoder where it deviates from the trained model: with
@@ -67,8 +68,8 @@ class Network(Layer):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """How many ids each source and the target have: ``dim_vocabs``, but of a factored vocabulary, which
-        has lemmas and factors there, its words."""
+        """How many ids each source and the target have: ``dim_vocabs``, or for a factored vocabulary, whose
+        ``dim_vocabs`` counts lemmas and factors, the number of words."""
         factors = self.options.factors or (None,) * len(self.dim_vocabs)
         pairs = zip(self.dim_vocabs, factors, strict=True)
         return tuple(size if groups is None else groups.words for size, groups in pairs)
@@ -90,14 +91,14 @@ class Network(Layer):
         return self._decoder.prepare([self.context(source, i) for i, source in enumerate(sources)])
 
     def project(self, sources: Sequence[PackedSource]) -> Nodes:
-        """What the decoder needs of sentences in bins, by name: of each sentence its ``mask0`` and
-        ``places0``, for further sources ``mask1`` ..., and the rest of each word ``(bins, width)``.
-        ``ArgumentError`` unless ``packs_bins``."""
+        """What the decoder needs of sentences in bins, by name: per sentence ``mask0`` and ``places0``, for
+        further sources ``mask1`` ..., and per word, ``(bins, width)``, all else. ``ArgumentError`` unless
+        ``packs_bins``."""
         return self._decoder.project([self.context(source, i) for i, source in enumerate(sources)])
 
     def arrange(self, projected: Nodes) -> Nodes:
-        """The encoder state of sentences in bins, or of those whose rows of ``mask0`` and ``places0`` are
-        there."""
+        """The encoder state of sentences in bins: of those whose rows of ``mask0`` and ``places0`` are
+        given."""
         return self._decoder.arrange(projected)
 
     @property
@@ -128,9 +129,11 @@ class Network(Layer):
     def start(
         self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: Sequence[int]
     ) -> Nodes:
-        """The decoder state before the first step, for ``beam`` hypotheses of each of ``batch`` sentences,
-        with parts of so many ``places`` for the words of a sentence: ``beam`` times the steps always
-        suffice."""
+        """The decoder state before the first step, for ``beam`` hypotheses of each of ``batch`` sentences.
+
+        places: the sizes of the parts that hold the words of a sentence; in total, ``beam`` times the steps
+        always suffice.
+        """
         return self._decoder.start(graph, encoder_state, batch, beam, places)
 
     def step(
@@ -146,18 +149,17 @@ class Network(Layer):
     ) -> Step:
         """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
 
-        ``words (batch * beam,)`` are the ids of the previous words; ``position`` is an integer from 0 for
-        all sentences, ``()``, or for each, ``(batch,)``. At position 0 ``words`` are ignored: the first input
-        is a zero vector. With a
-        ``shortlist (batch, candidates)`` of ids only the candidates' logits are computed; see
-        ``layers.Output`` for ``Columns``.
+        ``words (batch * beam,)`` are the ids of the previous words; ``position`` counts from 0, as one
+        integer for all sentences, ``()``, or one for each, ``(batch,)``. At position 0 ``words`` are ignored:
+        the first input is a zero vector. With a ``shortlist (batch, candidates)`` of ids, only the
+        candidates' logits are computed; see ``layers.Output`` for ``Columns``.
         """
         return self._decoder.step(
             encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
 
     def of_listed(self, ids: Node) -> Nodes:
-        """What steps need in place of parameters if only the words ``ids (listed,)`` may be chosen."""
+        """What steps use in place of parameters if only the words ``ids (listed,)`` may be chosen."""
         return self._decoder.output.of_listed(ids)
 
     def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool = False) -> Decoded:

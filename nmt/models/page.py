@@ -16,13 +16,13 @@ from nmt.settings.model_options import OPTIONS, ModelOptions, check_values
 _KINDS = {bool: "flag", int: "number", str: "text", tuple[int, ...]: "numbers", tuple[str, ...]: "texts"}
 _ABOUT = {
     "s2s": "Recurrent encoder and decoder.",
-    "amun": "`s2s`, with the names of Amun in files.",
-    "nematus": "`s2s`, with the normalization and, in files, the names of Nematus.",
+    "amun": "`s2s`, with Amun's parameter names in files.",
+    "nematus": "`s2s`, with Nematus's normalization and, in files, its parameter names.",
     "multi-s2s": "Recurrent, two sources.",
     "shared-multi-s2s": "Recurrent, two sources, one encoder for both.",
     "lm": "Recurrent language model.",
     "transformer": "Transformer encoder and decoder.",
-    "transformer-new": "`transformer`, with other names in files.",
+    "transformer-new": "`transformer`, with other parameter names in files.",
     "multi-transformer": "Transformer, two sources.",
     "shared-multi-transformer": "Transformer, two sources, one encoder for both.",
     "lm-transformer": "Transformer language model.",
@@ -34,15 +34,15 @@ _SHOWN = ("s2s", "transformer")
 _INTRODUCTION = """\
 # Model parameters
 
-Which parameters each of Marian's models has. Written by `mgraph parameters --markdown`, which makes models of
-each type and lists what their layers declare; a test holds that against models that Marian trained.
+The parameters of each of Marian's models. Written by `mgraph parameters --markdown`, which creates models of
+each type and lists what their layers declare; a test compares the lists with models that Marian trained.
 
 Layers are numbered from 1: `decoder_l1_self_Wq`, `decoder_l2_self_Wq`, ... The tables show models of one
-layer. Shapes are written in options. Layers are classes of `layers`, whose docstrings have their formulas.
-Files of the types `amun`, `nematus` and `transformer-new` have other names. Initial values are functions of
-`mgraph.inits`; with `transformer-depth-scaling`, which models do not keep, those of the matrices of a
-transformer's layers are divided by the square root of the layer's number. `mgraph parameters --model
-model.npz` lists the parameters of one model, and the options that each exists with.
+layer. Shapes are written in terms of options. Layers are classes of `layers`, whose docstrings have their
+formulas. Files of the types `amun`, `nematus` and `transformer-new` have other parameter names. Initial
+values are functions of `mgraph.inits`; `transformer-depth-scaling`, which model files do not store, divides
+the initial matrices of a transformer's layers by the square root of the layer's number. `mgraph parameters
+--model model.npz` lists the parameters of one model, and the options that each exists with.
 """
 
 
@@ -52,7 +52,7 @@ def markdown() -> str:
         [
             _INTRODUCTION,
             "## Types\n",
-            "Each with the default of every option, but for one vocabulary for each stream.\n",
+            "Every option has its default, except that each stream has one vocabulary.\n",
             *_types(),
             "## What options change\n",
             *(_changes(name) for name in _SHOWN),
@@ -69,7 +69,7 @@ def _plain(model_type: str, **changed: Any) -> ModelOptions:
 
 
 def _types() -> Iterator[str]:
-    """A section for each type; what several have alike is shown once."""
+    """A section for each type; parameters that several types share are shown once."""
     shown: dict[tuple[tuple[str, ...], ...], str] = {}
     for name, about in _ABOUT.items():
         rows = tuple(
@@ -98,11 +98,11 @@ def _changes(model_type: str) -> str:
         gone = [f"`{n}`" for n in plain if n not in other]
         if added or gone:
             rows.append((_code(_given(name, value)), ", ".join(added), ", ".join(gone)))
-    return "\n".join([*lines, *_table(("option", "adds", "takes away"), rows)])
+    return "\n".join([*lines, *_table(("option", "adds", "removes"), rows)])
 
 
 def _values(model_type: str) -> Iterable[tuple[str, Any]]:
-    """Values other than the default of options that may change what parameters there are."""
+    """Options that may change which parameters a model has, with values other than the default."""
     default = _plain(model_type)
     for name, option in OPTIONS.items():
         value = default[name]

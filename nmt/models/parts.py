@@ -82,14 +82,14 @@ class PackedSource(NamedTuple):
     positions: Any
     """Integers, ``(bins, width)``: the position of each word in its sentence, from 0."""
     places: Any
-    """Integers, ``(batch, length)``: the place ``bin * width + column`` of each word; any at padding."""
+    """Integers, ``(batch, length)``: the place ``bin * width + column`` of each word; anything at padding."""
     mask: Any
     """``(batch, length)``: 1 at words, 0 at padding."""
 
 
 class PackedText(NamedTuple):
-    """Sentences of one stream of a training, source or target, without padding between them, as nodes:
-    products multiply no padding, and what looks at whole sentences lays them out."""
+    """Sentences of one training stream, source or target, without padding between them, as nodes:
+    products multiply no padding, and layers that need whole sentences lay them out."""
 
     ids: Any
     """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows; for
@@ -121,14 +121,15 @@ class Step(NamedTuple):
     attention: Any = None
     """Attention to the words of the first source, ``(batch * beam, length)``, if requested."""
     full: Any = None
-    """``(batch,)``, 1 for sentences that had too few places for their words, else 0; None if all had."""
+    """``(batch,)``, 1 for sentences that had too few places for their words, else 0; None if words need no
+    places."""
 
 
 class Decoded(NamedTuple):
     """The result of a decoder over whole target sentences."""
 
     hidden: Node
-    """What the output layer makes logits of, ``(batch, time, dim)``, or of packed sentences
+    """The input of the output layer, ``(batch, time, dim)``, or of packed sentences
     ``(rows, width, dim)``."""
     output: Output
     attention: Node | None = None
@@ -141,8 +142,8 @@ class Decoded(NamedTuple):
         return self.output(self.hidden)
 
     def cross_entropy(self, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
-        """The cost of each word ``labels``, in their order, ``(..., 1)``. parts: devices that may divide the
-        vocabulary."""
+        """The cost of each word in ``labels``, in their order, ``(..., 1)``. parts: how many devices may
+        divide the vocabulary."""
         return self.output.cross_entropy(self.hidden, labels, label_smoothing, parts=parts)
 
 
@@ -150,8 +151,8 @@ class Decoded(NamedTuple):
 class Setup:
     """What the parts of a model share.
 
-    shapes: of the existing parameters by name, or empty if unknown: old files name some differently, and no
-        option gives the size of some.
+    shapes: of the existing parameters by name, or empty if unknown: old files name some parameters
+        differently, and some sizes are in no option.
     marian_exact: see ``Network``.
     """
 
@@ -186,8 +187,8 @@ class ModelPart(Layer):
 
 
 def _is_as_new(cls: type, name: str, other: str) -> bool:
-    """Whether a class has its method ``name`` from the class that it has ``other`` from, or from one derived
-    from that: a method does not know of another that is overridden below it."""
+    """Whether a class gets its method ``name`` from the class that defines its ``other``, or from a subclass
+    of that: a method does not know of an ``other`` that a subclass overrides."""
     newest = next(base for base in cls.__mro__ if {name, other} & vars(base).keys())
     return name in vars(newest)
 
@@ -202,7 +203,7 @@ class EncoderPart(ModelPart):
 
     @property
     def packs_bins(self) -> bool:
-        """Whether there is ``encode_packed``, of the class that has ``encode`` or of one derived from it."""
+        """Whether the class that defines ``encode``, or a subclass of it, defines ``encode_packed``."""
         return _is_as_new(type(self), "encode_packed", "encode")
 
     @abstractmethod
@@ -210,7 +211,7 @@ class EncoderPart(ModelPart):
         """The context of each word; rows do not depend on padding or other sentences."""
 
     def encode_packed(self, source: PackedSource) -> Encoded:
-        """The same for sentences in bins, if ``packs_bins``."""
+        """Like ``encode``, for sentences in bins, if ``packs_bins``."""
         raise ArgumentError(f"encoders of type {self.options.type} take no sentences in bins")
 
     @property
@@ -265,8 +266,8 @@ class DecoderPart(ModelPart):
 
     @property
     def packs_bins(self) -> bool:
-        """Whether there are ``project`` and ``arrange``, of the class that has ``prepare`` or of one derived
-        from it."""
+        """Whether the class that defines ``prepare``, or a subclass of it, defines ``project`` and
+        ``arrange``."""
         return all(_is_as_new(type(self), name, "prepare") for name in ("project", "arrange"))
 
     @abstractmethod

@@ -40,9 +40,9 @@ class PooledModel(ABC):
 
 
 class SentenceVectors(PooledModel):
-    """The vectors of sentences by the encoder of a translation model: its first state, ``(batch, dim)``.
+    """The vectors of sentences from the encoder of a translation model: its first state, ``(batch, dim)``.
 
-    similarity: for pairs of sentences their cosine instead, ``(batch, 1)``, and 0 for a negative one.
+    similarity: for pairs of sentences their cosine instead, ``(batch, 1)``, or 0 if that is negative.
     Source: Marian, ``SlicePooler`` and ``SimPooler`` in ``models/pooler.h`` (``marian embed``).
     """
 
@@ -69,6 +69,6 @@ class SentenceVectors(PooledModel):
 
 
 def _cosine(a: Node, b: Node) -> Node:
-    """``a b / (|a| |b|)`` along the last axis, of size 1 then."""
+    """``a b / (|a| |b|)`` along the last axis, which then has size 1."""
     norms = sqrt(scalar_product(a, a, -1)) * sqrt(scalar_product(b, b, -1))
     return scalar_product(a, b, -1) / norms

@@ -13,14 +13,14 @@ from mgraph.files.intgemm import IntegerMatrix
 
 FLOAT32, INT8 = "float32", "int8"
 PRECISIONS = (FLOAT32, "float16", "bfloat16", INT8)
-"""In what a model computes its products."""
+"""The types in which a model computes its products."""
 MOST = np.float32(127)
 
 Matrices = Mapping[str, "np.ndarray | IntegerMatrix"]
 
 
 def check_precision(precision: str) -> str:
-    """``precision`` if there is one of this name, else ``ArgumentError``."""
+    """Return ``precision`` if it is known; ``ArgumentError`` otherwise."""
     if precision not in PRECISIONS:
         raise ArgumentError(f"expected a precision of {', '.join(PRECISIONS)}, got {precision!r}")
     return precision
@@ -40,11 +40,12 @@ def in_floats_of(params: Matrices, kind: str) -> dict[str, np.ndarray]:
 def in_int8(
     params: Matrices, declared: Mapping[str, Parameter], multipliers: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The parameters with each matrix that may be held so as int8, and its scales beside it.
+    """The parameters, with each matrix that may be int8 as int8, and its scales.
 
-    Matrices that are integers already keep these, with one scale; others are rounded by a scale for each
-    column, or in tables for each row. ``multipliers`` are those of what matrices are multiplied with, by the
-    names of the matrices. ``ParameterError`` for a matrix that is not finite.
+    Matrices that are integers already keep their values, with one scale; others are rounded with a scale for
+    each column, or, in embedding tables, for each row. ``multipliers`` has, by name of a matrix, the
+    multiplier that quantizes the activations it multiplies. ``ParameterError`` for a matrix that is not
+    finite.
     """
     found: dict[str, np.ndarray] = {}
     for name, matrix in params.items():

@@ -269,7 +269,7 @@ _SUFFIXES = ("", "_enc2", "_enc3", "_enc4")
 
 
 def _tiers(encoder_state: Nodes, suffix: str) -> list[tuple[Node, Node]]:
-    """The contexts of a source and what they are mapped to, in tiers, if there are some."""
+    """The contexts of a source and their mapped contexts, in tiers, if there are any."""
     names = ((f"context{suffix}_tier{i}", f"mapped_context{suffix}_tier{i}") for i in count())
     known = takewhile(lambda pair: pair[0] in encoder_state, names)
     return [(encoder_state[context], encoder_state[mapped]) for context, mapped in known]

@@ -139,7 +139,7 @@ def _check_activation(options: ModelOptions, name: str) -> None:
     known = (*_ACTIVATIONS, _ONLY_NEW if is_new(options) else _ONLY_OLD)
     if options[name] not in known:
         raise UnsupportedOptionError(
-            f"{name}: {options[name]!r} is unknown; there is {', '.join(map(repr, known))}"
+            f"{name}: {options[name]!r} is unknown; expected {', '.join(map(repr, known))}"
         )
 
 
@@ -259,8 +259,8 @@ class TransformerEncoder(EncoderPart):
         return self.states(embedded, mask, packing)[-1]
 
     def states(self, embedded: Node, mask: Node, packing: PackedWords | None = None) -> list[Node]:
-        """What the first layer gets of words with positions, and the result of each layer; of the last one
-        after the operations at the top."""
+        """The input of the first layer, from words with positions, and the output of each layer; that of the
+        last layer after the operations at the top."""
         states = [self.stack.bottom(embedded, packing)]
         for layer in self.layers:
             states.append(layer(states[-1], mask, packing))
@@ -275,8 +275,8 @@ class TransformerDecoder(DecoderPart):
     ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is causal, so target padding needs no mask.
     Its attention is that of the first head of the layer ``transformer-guided-alignment-layer``.
 
-    Single steps pre-process keys and values like queries; Marian does not (``transformer-preprocess``), which
-    ``marian_exact`` repeats.
+    Single steps pre-process keys and values like queries (``transformer-preprocess``); Marian does not, and
+    ``marian_exact`` repeats that.
     Source: Marian, ``DecoderTransformer`` in ``models/transformer.h``.
     """
 
@@ -292,7 +292,7 @@ class TransformerDecoder(DecoderPart):
         self.layers = [made[number] for number in numbers]
         """Tied layers are the same object."""
         self.remembers = config.decoder_autoreg == "self-attention"
-        """Whether previous words stay in the state, which hypotheses then share."""
+        """Whether previous words stay in the state; hypotheses then share it."""
 
     @property
     def attends(self) -> bool:
@@ -400,7 +400,7 @@ class TransformerDecoder(DecoderPart):
         packing, (rows, width) = target.packing, target.ids.shape
         words = self.embedding(target.ids, packing=packing)
         before = reshape(shift(reshape(words, (rows * width, words.shape[-1])), (1, 0)), words.shape)
-        # The first word of a sentence follows none.
+        # No word comes before the first word of a sentence.
         follows = before.graph.constant((packing.length, 1), inits.range(0, packing.length))
         known = at_positions(cast(gt(follows, 0), before.value_type), packing)
         return self.stack.positions.packed(before * known, packing)

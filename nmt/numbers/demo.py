@@ -16,7 +16,7 @@ BATCH = 50
 
 
 def run(sentences: int) -> bool:
-    """Run the demo and translate ``sentences`` sentences; returns whether all is right."""
+    """Run the demo and translate ``sentences`` sentences; returns whether everything is right."""
     started = time.perf_counter()
     print(f"mgraph {mgraph.__version__}\n")
     right = show_graph() and show_translations(sentences)

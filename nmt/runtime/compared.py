@@ -11,8 +11,8 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Compared:
-    """Base of dataclasses with arrays (``eq=False, slots=True``): equal if all fields are, arrays number by
-    number, of which NaN equals NaN."""
+    """Base of dataclasses with arrays (``eq=False, slots=True``): objects are equal if all fields are. Arrays
+    are compared element by element, and NaN equals NaN."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -26,7 +26,7 @@ class Compared:
 
 
 def compared(kind: type[T]) -> type[T]:
-    """Decorate a ``NamedTuple`` with arrays: its tuples are compared as ``Compared`` are."""
+    """Decorate a ``NamedTuple`` with arrays: its tuples are compared as ``Compared`` objects are."""
 
     def equal(self: T, other: object) -> bool:
         if not isinstance(other, tuple):

@@ -4,8 +4,8 @@ JAX stores them under keys of the whole program, the versions of JAX and XLA, an
 engine adds traced programs (``mgraph.running.stored``). Each kind of processor has its own folder, because
 machines may share a home directory. A folder set with ``JAX_COMPILATION_CACHE_DIR`` takes precedence.
 
-Cached programs are executed unchecked. So folders are private to the user, and a folder that others could
-write to is not used: the job then only takes longer, because it compiles.
+Cached programs are executed unchecked, so folders are private to the user. A folder that others could write
+to is not used: the job then only takes longer, because it compiles.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def use(folder: str = "") -> None:
         make_private(whole)
         path = (whole / processor()).resolve()
         make_private(path)
-    except (OSError, RuntimeError) as error:  # the latter where there is no home
+    except (OSError, RuntimeError) as error:  # RuntimeError if there is no home
         reason = getattr(error, "strerror", None) or error
         logger.warning("[device] no compilation cache: %s: %s", folder, reason)
         return

@@ -24,9 +24,9 @@ def cores() -> int:
 
 
 def time_limit(root: Path = Path("/")) -> float:
-    """The cores' time that Linux's control groups allow this process, in cores; infinite without a limit.
+    """The processor time that Linux's control groups allow this process, in cores; infinite without a limit.
 
-    The least of its group and all groups around that one, as far as a container sees them. Source: the
+    The smallest limit of its group and all enclosing groups, as far as a container sees them. Source: the
     kernel's ``cgroup-v2.rst`` (``cpu.max``) and ``sched-bwc.rst`` (``cpu.cfs_quota_us``).
     """
     return min((_limit(folder) for folder in _groups(root)), default=math.inf)

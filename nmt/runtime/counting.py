@@ -1,4 +1,4 @@
-"""Progress of work on many things: one line that counts on a terminal, else lines of the log."""
+"""Progress of work on many items: a counter in one line on a terminal, or lines of the log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 def counting(
     logger: logging.Logger, what: str, count: int | None, *, quiet: bool = False
 ) -> Iterator[Callable[[str], None]]:
-    """A function to call with a few words about each of the things that is done, ``count`` if known.
+    """A function to call with a few words about each item that is done, of ``count`` items if known.
 
-    If stderr is a terminal, one line there is written over and over; else the words are logged. Nothing goes
-    to stderr if ``quiet``.
+    If stderr is a terminal, each call overwrites one line there, unless ``quiet``; otherwise the words are
+    logged.
     """
     if quiet or not sys.stderr.isatty():
         yield logger.info

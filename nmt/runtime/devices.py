@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 THREADS_VARIABLES = ("PJRT_NPROC", "NPROC")
 VISIBLE_GPUS = ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
 GIVEN_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-# Of glibc's malloc.h.
+# Constants of glibc's malloc.h.
 _MMAP_MAX, _TRIM_THRESHOLD = -4, -1
 _NEVER = -1
 LAST_WORDS = 1.0
-"""Seconds in which processes that end together tell their errors."""
+"""Seconds in which processes that end together can report their errors."""
 JOIN_SECONDS = 300.0
-"""How long a process waits for those that train together with it."""
+"""How long a process waits for the others of its training."""
 _LOOK_SECONDS = 0.1
 _LONGER = 1_000_000
-"""Seconds that JAX would wait; when they are over, it aborts the process."""
+"""JAX's timeout in seconds, too long to expire: JAX would abort the process."""
 
 
 def start(
@@ -77,14 +77,14 @@ def start_all(
     Returns the devices of all processes. Raises DeviceError if the devices do not exist, or if JAX already
     runs on others or in the parent of this forked process.
 
-    If JAX does not run yet, programs on the CPU then run in the thread that calls them, in the whole process
+    If JAX does not run yet, programs on the CPU will run in the thread that calls them, in the whole process
     (``jax_cpu_enable_async_dispatch``); see ``keep_freed_memory``.
     """
     check_process()
     if not started():
         keep_freed_memory()
-        # Of several processes two programs that run at once could also exchange in another order here than
-        # there.
+        # Also, two programs that run at the same time could exchange data in different orders in different
+        # processes.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if cpu_threads or cpu_devices:
         return _start_cpu(cpu_threads, cpu_devices)
@@ -96,13 +96,13 @@ def join_processes(
 ) -> bool:
     """Let this process train together with others; call it before JAX starts.
 
-    launch: how many there are, and the number of this one. coordinator: ``HOST:PORT`` where the first process
-    listens (``--coordinator``); if empty, JAX finds it as the launcher tells. Does nothing for one process
+    launch: the number of processes, and of this one. coordinator: ``HOST:PORT`` where the first process
+    listens (``--coordinator``); if empty, JAX finds it through the launcher. Does nothing for one process
     without a coordinator. stopped: ends the waiting once it returns True.
 
-    Waits for all processes, up to ``JOIN_SECONDS``; returns whether all are there. If one dies later, the
+    Waits for all processes, up to ``JOIN_SECONDS``; returns whether all have joined. If one dies later, the
     others end. Raises DeviceError for invalid values, if JAX already runs, or if the others cannot be found
-    or do not come.
+    or do not join in time.
     """
     if launch.count == 1 and not coordinator:
         return True
@@ -117,7 +117,7 @@ def join_processes(
     how = f"--coordinator {coordinator}" if coordinator else f"launched by {launch.launcher}"
     joining = _Joining(launch, coordinator)
     if started():
-        raise DeviceError(f"{how}: JAX runs already, for one process")
+        raise DeviceError(f"{how}: JAX has already started, for one process")
     if port and not launch.index:
         _require_free(port, coordinator)
     logger.info("[device] process %d of %s, %s", launch.index, launch.count or "?", how)
@@ -127,7 +127,7 @@ def join_processes(
         joining.join(_LOOK_SECONDS)
         if joining.is_alive() and time.monotonic() > last:
             raise DeviceError(
-                f"{how}: other processes of this training have not come within {JOIN_SECONDS:g} seconds; "
+                f"{how}: other processes of this training did not join within {JOIN_SECONDS:g} seconds; "
                 "each that failed says why"
             )
     if joining.failure:
@@ -137,7 +137,7 @@ def join_processes(
 
 class _Joining(threading.Thread):
     """Joins the other processes. Python answers no signal while JAX waits for them, so JAX waits in this
-    thread; nothing can end it but the process."""
+    thread; only the end of the process ends it."""
 
     def __init__(self, launch: Launch, coordinator: str) -> None:
         super().__init__(name="mgraph-join", daemon=True)
@@ -167,7 +167,7 @@ def _port(coordinator: str) -> int:
 
 
 def _require_free(port: int, coordinator: str) -> None:
-    """DeviceError unless this process can listen at the port, as JAX will: it may crash if it cannot."""
+    """DeviceError unless this process can listen at the port, as JAX will: JAX may crash if it cannot."""
     both = socket.has_dualstack_ipv6()
     with socket.socket(socket.AF_INET6 if both else socket.AF_INET) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -182,10 +182,10 @@ def _require_free(port: int, coordinator: str) -> None:
 
 
 def leave_processes(code: int, together: bool = False) -> None:
-    """End this process with ``code`` if it joined others, which may have ended, or began to join.
+    """End this process with ``code`` if it has joined others, which may have ended, or has begun to join.
 
-    JAX would wait for them, up to five minutes. Without the first process it aborts the others, so that one
-    stays until they can have told their errors. Call it when all is written.
+    JAX would wait for them, up to five minutes. When the first process ends, JAX aborts the others, so the
+    first one stays until they have had time to report their errors. Call this when all output is written.
 
     together: the others end, too, so JAX may wait for them if all have joined.
     """
@@ -204,12 +204,12 @@ def keep_freed_memory() -> bool:
     On the CPU XLA allocates a program's memory at every call. glibc maps and unmaps such large blocks each
     time, and the kernel zeroes every new page: a fifth of the time of a training step.
 
-    So nothing is mapped, and what is free at the end of an arena is kept. Only that of the main thread can
-    grow without mapping: ``start_all`` lets the CPU run programs in the thread that calls them, which is the
-    main one in training, and not in threads of XLA. Those that compile keep arenas of their own. In a common
-    one they wait for each other: programs took 1.4 times as long to trace and compile. The process then
-    holds what it has used until ``release_freed_memory``, and may need more: small blocks settle where large
-    ones were.
+    So nothing is mapped, and free memory at the end of an arena is kept. Only the main thread's arena can
+    grow without mapping, so ``start_all`` lets the CPU run programs in the thread that calls them, which in
+    training is the main one, and not in XLA's threads. Threads that compile keep their own arenas: in a
+    common one they wait for each other, and programs took 1.4 times as long to trace and compile. The process
+    then holds all memory that it has used until ``release_freed_memory``, and may need more, because small
+    blocks settle where large ones were.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -221,7 +221,7 @@ def keep_freed_memory() -> bool:
 def release_freed_memory() -> None:
     """Give freed memory back to the system, where the platform can; using it again costs the kernel's time.
 
-    After a compilation much is free in pieces, and what the program itself needs may not fit into one.
+    After a compilation much memory is free in pieces, each of which may be too small for the program itself.
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
@@ -242,8 +242,9 @@ def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
 
 
 def _started(threads: int = 0) -> list[jax.Device]:
-    """JAX's devices; it starts, if it does not run yet, with so many threads, or one for each core of ours:
-    XLA would count cores that a container gives us too little time for. The user's own variables count."""
+    """JAX's devices. If JAX does not run yet, it starts with ``threads`` threads, or, for 0, with one for
+    each core that we may use: XLA would count cores for which a container gives us too little time. For 0,
+    variables that the user has set take precedence."""
     given = any(name in os.environ for name in THREADS_VARIABLES)
     limit = {} if given and not threads else dict.fromkeys(THREADS_VARIABLES, str(threads or cores()))
     with _environment(limit):
@@ -255,11 +256,11 @@ def _running_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
     option = f"--cpu-devices {count}" if count else f"--cpu-threads {threads}"
     devices = jax.devices()
     if devices[0].platform != "cpu":
-        raise DeviceError(f"{option}: JAX runs already on {devices[0].device_kind}")
+        raise DeviceError(f"{option}: JAX has already started on {devices[0].device_kind}")
     if count > jax.local_device_count():
-        raise DeviceError(f"{option}: JAX runs already, with {jax.local_device_count()} of them")
+        raise DeviceError(f"{option}: JAX has already started, with {jax.local_device_count()} of them")
     if threads:
-        logger.warning("[device] JAX runs already: its threads cannot be limited to %d", threads)
+        logger.warning("[device] JAX has already started: its threads cannot be limited to %d", threads)
     return tuple(devices) if jax.process_count() > 1 else tuple(devices[: count or 1])
 
 
@@ -274,7 +275,7 @@ def _start_any(numbers: tuple[int, ...] | None, first: int = 0) -> tuple[jax.Dev
         for option in VISIBLE_GPUS:
             jax.config.update(option, "all" if taken is None else ",".join(map(str, taken)))
     elif numbers not in ((0,), None):
-        raise DeviceError(f"{said}: JAX runs already, with the devices it has")
+        raise DeviceError(f"{said}: JAX has already started, with the devices it has")
     devices, own = _started(), jax.local_devices()
     if devices[0].platform == "cpu":
         if numbers != (0,):

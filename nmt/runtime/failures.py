@@ -1,4 +1,4 @@
-"""What a user reads of an error: one line, the same on stderr and in the log."""
+"""The line that a user reads about an error, the same on stderr and in the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ REMEDY = "; smaller batches (--mini-batch) need less"
 
 
 def reason(error: Exception) -> str:
-    """What an error says, with the file of an ``OSError``, what helps if memory is short, and the kind of
-    an error that is no user's mistake."""
+    """The message of an error, with the file of an ``OSError``, a remedy if memory ran out, and the class of
+    an error that is not the user's mistake."""
     if isinstance(error, OSError):
         said = error.strerror or str(error)
         said = f"{error.filename}: {said}" if error.filename else said

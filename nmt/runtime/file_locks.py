@@ -1,7 +1,7 @@
 """Locks of open files between processes.
 
-The system releases a lock when its process ends, no matter how: there are no stale locks to detect by process
-numbers. Locks work between machines if the file system supports it (NFS on Linux does).
+The system releases a lock when its process ends, no matter how, so there are no stale locks to detect by
+process number. Locks work between machines if the file system supports it (NFS on Linux does).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def lock_file(file: int) -> str:
     """Lock an open file until it is closed; NFS locks only files open for writing.
 
     Returns an empty text, or the system's reason if the file system has no locks. BlockingIOError if another
-    process holds the lock; OSError if it cannot be had for another reason.
+    process holds the lock; OSError if locking fails for another reason.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

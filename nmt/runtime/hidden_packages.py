@@ -10,7 +10,7 @@ HOME = Path(__file__).resolve().parents[2]
 
 
 def note_hidden(error: ImportError) -> None:
-    """Say in an error of importing which file hides a package of ours."""
+    """Add to an ImportError a note on which file hides one of our packages."""
     for name in ("mgraph", "layers"):
         file = getattr(sys.modules.get(name), "__file__", None)
         if file and Path(file).resolve().parent != HOME / name:

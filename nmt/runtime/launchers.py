@@ -23,8 +23,8 @@ class Launch:
     """One of several processes that a launcher started.
 
     launcher: its name; empty if there is none. index: the number of this process, from 0. count: how many
-    there are; None if the environment does not tell (Kubernetes). local_index: the number of this process
-    among those on its host, from 0; None if unknown.
+    processes there are; None if the environment does not say (Kubernetes). local_index: the number of this
+    process among those on its host, from 0; None if unknown.
     """
 
     launcher: str
@@ -37,7 +37,7 @@ class Launch:
 class _Launcher:
     """The variables of a launcher; a process that lacks one of them was not started by it.
 
-    index, count, local_index: the variables of the fields of ``Launch``. others: must be there, too.
+    index, count, local_index: the variables for the fields of ``Launch``. others: must be set, too.
     """
 
     name: str
@@ -64,7 +64,7 @@ _LAUNCHERS = (
         count="OMPI_COMM_WORLD_SIZE",
         local_index="OMPI_COMM_WORLD_LOCAL_RANK",
     ),
-    # A batch script or a shell on a node has only some of these: the tasks of srun have all.
+    # A batch script or a shell on a node has only some of these; the tasks of srun have all.
     _Launcher(
         SLURM,
         index="SLURM_PROCID",
@@ -77,9 +77,9 @@ _LAUNCHERS = (
 
 
 def found(environment: Mapping[str, str]) -> Launch | None:
-    """The launch that the environment tells of; None for a process on its own, or the only one launched.
+    """The launch that the environment describes; None for a process on its own, or the only one launched.
 
-    DeviceError, naming the variable, for one that is not a number or does not fit the others.
+    DeviceError, naming the variable, for a value that is not a number or does not fit the others.
     """
     for launcher in _LAUNCHERS:
         launch = launcher.launch(environment)
@@ -91,13 +91,13 @@ def found(environment: Mapping[str, str]) -> Launch | None:
 def launched(
     num_processes: int = 0, process_id: int = -1, environment: Mapping[str, str] | None = None
 ) -> Launch:
-    """The launch of this process by the options, which override the environment.
+    """The launch of this process, from the options, which override the environment.
 
     num_processes: how many there are (``--num-processes``); 0 for as many as the launcher started, else one.
     process_id: the number of this one (``--process-id``); -1 for the launcher's, else 0.
     environment: None for that of this process.
 
-    DeviceError for a number that is not below how many there are, and as for ``found``.
+    DeviceError for a process number that is not below the number of processes, and as for ``found``.
     """
     if num_processes == 1 and process_id <= 0:
         return Launch("", 0, 1)
@@ -112,16 +112,16 @@ def launched(
 
 
 def detection(launch: Launch, environment: Mapping[str, str]) -> str | None:
-    """How JAX shall find the first process: a ``cluster_detection_method``; None for JAX's own choice.
+    """How JAX is to find the first process: a ``cluster_detection_method``; None for JAX's own choice.
 
     DeviceError if there is no launcher, if JAX needs a package for it that is missing, or, naming the
-    variable, if that of the port is none.
+    variable, if the port is invalid.
     """
     port = environment.get(_PORT)
     if port and not is_port(port):
         raise DeviceError(f"{_PORT}: expected a port below 65536, got '{port}'")
     if launch.launcher == SLURM:
-        if not port and _SLURM_JOB in environment:  # then JAX makes one of the number of the job
+        if not port and _SLURM_JOB in environment:  # then JAX derives one from the job's number
             _number(_SLURM_JOB, environment[_SLURM_JOB])
         return "slurm"
     if launch.launcher == OPEN_MPI and not _is_open_mpi_5(environment):

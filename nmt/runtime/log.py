@@ -31,8 +31,8 @@ class _Formatter(logging.Formatter):
 
 
 class _File(logging.FileHandler):
-    """The file of an option. If it cannot be written, as on a full disk, that is said once, on stderr: a log
-    is no reason to lose what it tells of."""
+    """The log file of an option. If writing fails, as on a full disk, stderr says so once: a failing log must
+    not end the work that it reports."""
 
     def __init__(self, option: str, path: str) -> None:
         super().__init__(path, encoding="utf-8", errors="surrogateescape")
@@ -54,9 +54,9 @@ class _File(logging.FileHandler):
 @contextmanager
 def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
     """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block.
-    An error that ends the block is the last line of ``--log``, as in Marian's; who catches it tells stderr.
-    After the block the loggers have their levels of before. OSError, naming the option, for a file that
-    cannot be written."""
+    An error that ends the block is the last line of ``--log``, as in Marian's; the caller reports it on
+    stderr. After the block the loggers have their previous levels. OSError, naming the option, for a file
+    that cannot be written."""
     require_writable("--log", options.log)
     require_writable("--valid-log", valid_log)
     if options.log_time_zone:

@@ -22,7 +22,7 @@ COLORS = ("#1f6feb", "#d9480f", "#2a9d8f", "#9b5de5", "#bc6c25", "#b5179e")
 
 @contextmanager
 def plotting(dark: bool, error: type[MGraphError]) -> Iterator[Any]:
-    """``matplotlib.pyplot`` with the light or the dark look for what is made inside.
+    """``matplotlib.pyplot`` with the light or the dark look for plots made in the block.
 
     ``error`` is raised if matplotlib (the extra ``plot``) is not installed.
     """

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def on_signals(call: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Call this at each signal of these numbers, in the main thread, between two of its instructions. In
-    another thread signals stay what they are, as Python allows no other.
+    """Call ``call`` at each of these signals, in the main thread, between two of its instructions. In any
+    other thread this does nothing, because Python lets only the main thread set signal handlers.
 
-    For an event loop give ``call_soon_threadsafe``, not ``loop.add_signal_handler``: that loses signals while
-    the loop is behind with what other threads have done, as a full pipe to the loop has no room for a number.
+    For an event loop pass ``call_soon_threadsafe`` instead of using ``loop.add_signal_handler``, which loses
+    signals while the loop is behind with calls from other threads: a full pipe to the loop has no room for a
+    signal's number.
     """
     if threading.current_thread() is not threading.main_thread():
         numbers = ()

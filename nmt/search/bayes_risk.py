@@ -13,7 +13,7 @@ from nmt.search.text_metrics import sacrebleus
 from nmt.settings import DecodeOptions, OptionError
 
 Utility = Callable[[str, str], float]
-"""How good a hypothesis is if a reference is right; more is better."""
+"""How good a hypothesis is if a reference is right; higher is better."""
 
 
 class UtilityError(MGraphError, ValueError):
@@ -28,10 +28,10 @@ class BayesRisk:
 
     - ``samples`` translations drawn from the model, each with ``p(r) = 1 / samples`` (Eikema & Aziz 2020,
       2022);
-    - or with 0 the n-best list of beam search, where ``p(r)`` are the probabilities ``exp(path_score)`` of
-      its hypotheses, divided by their sum (Kumar & Byrne 2004).
+    - or, if ``samples`` is 0, the n-best list of beam search, where ``p(r)`` is the probability
+      ``exp(path_score)`` of a hypothesis, divided by the sum over the list (Kumar & Byrne 2004).
 
-    Hypotheses with the same text are one candidate, with the sum of their ``p``. Of equals the one found
+    Hypotheses with the same text are one candidate, with the sum of their ``p``. Among equals, the one found
     first wins.
     """
 
@@ -43,7 +43,7 @@ class BayesRisk:
     ) -> tuple[tuple[Hypothesis, ...], tuple[str, ...]]:
         """One hypothesis for each different text, and the texts, best first.
 
-        The ``score`` of each is its expected utility. UtilityError for a utility that is not a number.
+        The ``score`` of each is its expected utility. UtilityError for a utility that is not a finite number.
         """
         total: dict[str, float] = {}
         first: dict[str, Hypothesis] = {}
@@ -73,13 +73,14 @@ class BayesRisk:
             number = math.nan
         if not math.isfinite(number):
             pair = f"{hypothesis!r:.80} and {reference!r:.80}"
-            raise UtilityError(f"a utility is a finite number, got {found!r:.80} for {pair}")
+            raise UtilityError(f"a utility must return a finite number, got {found!r:.80} for {pair}")
         return number
 
 
 def read_risk(options: DecodeOptions, utility: Utility | None = None) -> BayesRisk | None:
-    """What ``--mbr`` and ``--mbr-samples`` ask for, with the given utility if it is not named there; None for
-    neither. OptionError for values that cannot go together, and if sacrebleu is needed and missing."""
+    """The ``BayesRisk`` for ``--mbr`` and ``--mbr-samples``, with ``utility``, if given, in place of a named
+    metric; None without either. OptionError for values that cannot go together, and if sacrebleu is needed
+    but missing."""
     samples = options.mbr_samples
     if utility is None and not options.mbr:
         check_samples(options.mbr, samples)
@@ -93,7 +94,7 @@ def read_risk(options: DecodeOptions, utility: Utility | None = None) -> BayesRi
 
 
 def check_samples(mbr: str, samples: int) -> None:
-    """OptionError for samples to choose among without a metric."""
+    """OptionError for samples without a metric to choose by."""
     if samples and not mbr:
         raise OptionError("--mbr-samples needs --mbr, which says by which metric to choose")
 

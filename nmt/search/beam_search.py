@@ -36,45 +36,46 @@ from nmt.text.vocabs.base import Vocab
 logger = logging.getLogger(__name__)
 
 MORE_STEPS = 16
-BIN, PACKED = 128, 16  # words of a bin, and in all bins by the sentences that wait: at least so many
-WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by those that enter at once
-MOST_LISTED = 0.7  # of the vocabulary: for more its own matrix is multiplied
-IDLE_BYTES = 1 << 28  # of lanes that are kept, if those of one call are not more
-NO_LIMIT = 1e6  # target words for each source word
-MOST_WORDS = MOST_STEPS = 1 << 30  # of a translation, counted as int32
+BIN, PACKED = 128, 16  # words per bin, at least; words in all bins per waiting sentence
+WAITING, ENTERING = 2, 8  # rows of a lane per waiting sentence, and per sentence entering at the same time
+MOST_LISTED = 0.7  # share of the vocabulary; above it, the whole output matrix is multiplied
+IDLE_BYTES = 1 << 28  # memory that idle lanes may keep; one call's lanes are kept even if they need more
+NO_LIMIT = 1e6  # target words per source word
+MOST_WORDS = MOST_STEPS = 1 << 30  # of a translation; counted in int32
 SEEDS = 1 << 32
 
 
 class BeamSearch:
     """Finds the best translations of sentences under one or several models.
 
-    The result is Marian's for each sentence alone (``--mini-batch 1``), whatever else is in the batch.
+    The result for each sentence is Marian's for that sentence alone (``--mini-batch 1``), whatever else is in
+    the batch.
 
-    - A beam holds ``beam_size`` hypotheses; each step keeps the best of all their extensions by one word, by
-      path score (float32 sum of log-probabilities). A hypothesis that ends in ``</s>`` is finished, and
-      narrows the beam by one. The search ends when all are finished, or when only the best is wanted and no
-      living hypothesis can become it.
-    - A sentence of ``n`` source words, ``</s>`` counted, gets at most ``max_length_factor * n`` target words
-      (rounded up, at least one); hypotheses still alive then count as finished.
+    - A beam holds ``beam_size`` hypotheses. Each step extends them by one word and keeps the best extensions
+      by path score (float32 sum of log-probabilities). A hypothesis that ends in ``</s>`` is finished and
+      narrows the beam by one. The search ends when all are finished, or, if only the best is wanted, when no
+      live hypothesis can become the best.
+    - A sentence of ``n`` source words, ``</s>`` included, gets at most ``max_length_factor * n`` target words
+      (rounded up, at least one); hypotheses still live at that length count as finished.
     - Hypotheses are ranked by ``(path_score - word_penalty * m) / m ** normalize`` with ``m`` target words,
-      ``</s>`` included. Of equals the one found first wins.
+      ``</s>`` included. Among equals, the one found first wins.
     - A source without words becomes ``</s>`` with score 0, ``beam_size`` times.
     - Forced first words (``--force-decode``) are the only choice at their steps; the beam keeps its width for
-      the steps after them. They may be unknown words; their scores are the models'.
-    - With a shortlist probabilities are normalized over a sentence's candidates.
-    - With sampling a path score is the sum of the noisy, normalized scores by which words were drawn.
+      later steps. They may be unknown words, and they get the models' scores.
+    - With a shortlist, probabilities are normalized over a sentence's candidates.
+    - With sampling, a path score is the sum of the noisy, normalized scores by which words were drawn.
 
-    models: with the same target vocabulary; each reads its first ``sources`` streams.
-    weights: of their log-probabilities; 1 each if None.
-    source_vocab, target_vocab: tell which ids are ``</s>``, unknown and control characters.
-    options: the sizes and the ranking above. Without ``allow_unk``, and without allow_special, unknown words
-        and control characters are never chosen; the probabilities of other words do not change.
+    models: share a target vocabulary; each reads the first ``model.sources`` streams.
+    weights: of the models' log-probabilities; 1 each if None.
+    source_vocab, target_vocab: say which ids are ``</s>``, the unknown word and control characters.
+    options: the sizes and the ranking above. Unknown words are never chosen without ``allow_unk``, nor
+        control characters without allow_special; the probabilities of other words do not change.
     skip_cost: rank by the models' unnormalized logits.
     n_best: return ``beam_size`` hypotheses of each sentence instead of one.
     shortlist: chooses the candidates of each sentence from its first source.
-    sampling: how words are drawn. seed: of its noise; 0 for a different one in each process.
-    searches: how many lanes are searched at once, each in a thread. devices: on which, in turn; without any,
-        where the parameters are.
+    sampling: how words are drawn. seed: of the noise; 0 takes it from the clock.
+    searches: how many lanes are searched at the same time, each in a thread. devices: used by the searches in
+        turn; unless there are several, all use the device that holds the parameters.
 
     Raises OptionError, a ValueError, for models that do not fit together.
     """
@@ -154,12 +155,12 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The index of each sentence and its best hypotheses, best first, as soon as they are found.
 
-        streams: for each source of the models (at least one) the sentences' word ids, each ending in
-            ``</s>``; any lengths and any number.
+        streams: for each source of the models (at least one), the word ids of the sentences, each ending in
+            ``</s>``; any number of sentences of any length.
         prefixes: the first words of each translation; ``</s>`` leaves its position free.
         numbers: the sentences' numbers, which with the seed determine their noise; 0, 1, ... if None.
         attention: whether to return the first model's attention to the words of the first source.
-        count: the maximum number of hypotheses per sentence; None for that of ``n_best``.
+        count: the maximum number of hypotheses per sentence; None for the number that ``n_best`` implies.
 
         Raises OptionError for streams that do not fit the models or each other, and for attention of a
         model without sources; ValueError for sources without ids.
@@ -228,17 +229,17 @@ class BeamSearch:
     def request(
         self, index: int, sources: Sequence[Sequence[int]], prefix: Sequence[int] | None, number: int
     ) -> Request:
-        """What is searched for a sentence; arguments as for ``found``."""
+        """The search request for one sentence; arguments as for ``found``."""
         candidates = None if self.shortlist is None else self.shortlist.candidates(sources[0])
         return Request(index, tuple(sources), self.limit(len(sources[0])), prefix, candidates, number)
 
     def sizes(self, requests: Sequence[Request]) -> list[LaneSize]:
-        """The lanes for sentences, the shortest first."""
+        """The lanes for these sentences, shortest first."""
         lanes = self.lengths.lanes(request.length for request in requests)
         return [self.size(length) for length in lanes]
 
     def candidates(self, requests: Sequence[Request]) -> int:
-        """The padded size of the shortlists of sentences, not below that of any before; 0 without them."""
+        """The padded size of the sentences' shortlists, never less than in earlier calls; 0 without any."""
         found = [request.candidates for request in requests if request.candidates is not None]
         if not found:
             return 0
@@ -249,8 +250,8 @@ class BeamSearch:
             return self._candidates
 
     def listed(self, requests: Sequence[Request], rows: int) -> int:
-        """How many words are in any shortlist of those sentences that a lane with so many rows knows, at
-        most, and not less than for any before; all words if it would be most of them."""
+        """The padded size of the union of the shortlists in a lane of ``rows`` rows that holds the longest of
+        these sentences. Never less than in earlier calls; the whole vocabulary if most of it is listed."""
         words = self.rules.words
         union = Listed(words, words)
         longest = sorted(requests, key=lambda request: -request.length)
@@ -270,20 +271,20 @@ class BeamSearch:
         return LaneSize(length, capacity, min(places, capacity * self.beam_size))
 
     def whole(self, length: int) -> LaneSize:
-        """The lane for sources of at most ``length`` words, with room for all of their translations: one for
-        all that are longer than is usual, so that they share its programs."""
+        """The lane for sources of at most ``length`` words, with room for any translation: one lane for all
+        unusually long translations, so that they share its programs."""
         capacity = self.limit(length)
         return LaneSize(length, capacity, capacity * self.beam_size)
 
     def bins(self, waiting: int, length: int) -> tuple[int, int] | None:
-        """How many bins of how many words hold so many sentences that wait, if models take packed ones."""
+        """The number of bins for ``waiting`` sentences, and their width; None unless all models pack bins."""
         if not all(model.packs_bins for model in self.models):
             return None
         width = length if waiting == 1 else max(BIN, length)
         return -(-waiting * PACKED // width), width
 
     def device(self, number: int) -> jax.Device | None:
-        """The device of the search of this number; None for where the parameters are."""
+        """The device of search ``number``; None for the device that holds the parameters."""
         return self._devices[number % len(self._devices)]
 
     def params(self, device: jax.Device | None) -> tuple[Arrays, ...]:
@@ -299,7 +300,7 @@ class BeamSearch:
 
     @contextmanager
     def lane(self, shape: LaneShape, ranked: bool, device: jax.Device | None) -> Iterator[Lane]:
-        """A lane that nobody else uses meanwhile. Those used last are kept for further calls."""
+        """A lane for this search alone until the block ends. The last lanes used are kept for later calls."""
         key = shape, ranked, device
         with self._lock:
             place = next((place for place, (known, _) in enumerate(self._idle) if known == key), None)
@@ -307,19 +308,19 @@ class BeamSearch:
         if lane is None:
             lane = Lane(self.models, shape, ranked=ranked, device=device)
         yield lane
-        with self._lock:  # a lane in which something failed is not used again
+        with self._lock:  # not reached after an error, so such a lane is not reused
             self._idle.append((key, lane))
             held = np.cumsum([other.bytes for _, other in reversed(self._idle)])
             kept = max(MOST_LANES * self.searches, int(np.sum(held <= IDLE_BYTES)))
             del self._idle[:-kept]
 
     def ranking_for(self, count: int) -> Ranking | None:
-        """The ranking by which searches for so many hypotheses may end early, or None."""
+        """The ranking by which a search for ``count`` hypotheses may end early; None if it may not."""
         return self.ranking if count == 1 and self._bounded else None
 
 
 class Job:
-    """The search of some sentences, by one or several searches at once.
+    """Finds translations of some sentences, in one search or several at the same time.
 
     forced: whether first words are forced. attention, count: see ``BeamSearch.found``.
     """
@@ -343,11 +344,11 @@ class Job:
 
     @property
     def whole(self) -> LaneSize:
-        """The lane for translations that are longer than is usual."""
+        """The lane for unusually long translations."""
         return self.search.whole(self.search.lengths.longest)
 
     def turns(self, number: int) -> Generator[Found]:
-        """The search of this number: what it finds, turn by turn, until nothing waits."""
+        """Run search ``number``: yield what it finds, turn by turn, until no sentence waits."""
         while (size := self.waiting.next_lane()) is not None:
             rows = self.rows.get(size, 1)
             shape = self._shape(size, rows, self.candidates, self.listed[rows])
@@ -359,9 +360,9 @@ class Job:
     def _searched(
         self, shape: LaneShape, size: LaneSize, number: int, taken: dict[int, Request]
     ) -> Generator[Found]:
-        """Search what waits for a lane, until it is empty.
+        """Search the sentences that wait for a lane until the lane is empty.
 
-        taken: where to keep, by index, the sentences that have been taken and are not found yet.
+        taken: keeps, by index, the sentences that the lane has taken but not finished.
         """
         device, ranking = self.search.device(number), self.search.ranking_for(self.count)
         with self.search.lane(shape, ranking is not None, device) as lane:
@@ -412,7 +413,7 @@ class Job:
             if not held:
                 return
             living = min(shape.rows, len(held))
-            # Where more wait, rows are filled before a search; where nothing does, one call is enough.
+            # If more sentences wait, this call ends once those at desks have rows; otherwise it searches on.
             refilled = bool(requests) and not self.waiting.empty(size)
             enough = living if refilled else max(0, living - shape.entering)
             done, report = lane.advance(params, weights, ranking, *self._until(size, living, enough))
@@ -435,12 +436,12 @@ class Job:
         held: Sequence[Request],
         full: bool,
     ) -> list[Request]:
-        """The sentences that enter a lane, in which some are ``held``; see ``Waiting.take``."""
+        """The sentences to enter a lane that already holds ``held``; see ``Waiting.take``."""
         return self.waiting.take(size, shape.waiting, fits, full=full)
 
     def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
-        """How many of the ``living`` sentences of a lane may be left when it is next looked at, if ``enough``
-        would do, and the most steps until then."""
+        """When a lane returns to the host: how many of its ``living`` sentences may be left, by default
+        ``enough``, and the most steps until then."""
         return enough, MOST_STEPS
 
     def _note(
@@ -467,7 +468,7 @@ class Job:
         return best_hypotheses(trellis, request.limit, length, search.ranking, search.rules.eos, self.count)
 
     def _listed(self, shape: LaneShape, held: Iterable[Request]) -> Listed | None:
-        """The words that are listed for the sentences in a lane, with shortlists."""
+        """The words listed for the sentences in a lane; None without shortlists."""
         if not shape.listed:
             return None
         found = Listed(self.search.rules.words, shape.listed)
@@ -517,7 +518,7 @@ class Job:
 
 
 def _put(bins: Sequence[Bins], listed: Listed | None, request: Request) -> bool:
-    """Put a sentence into bins, if there are any, and its candidates among those listed, if both fit."""
+    """Put a sentence into the bins and its candidates into ``listed``, where given; False unless both fit."""
     lengths = list(map(len, request.sources))
     if any(own.find(length) is None for own, length in zip(bins, lengths, strict=False)):
         return False
@@ -529,7 +530,7 @@ def _put(bins: Sequence[Bins], listed: Listed | None, request: Request) -> bool:
 
 
 def check_weights(weights: Sequence[float], models: int) -> None:
-    """OptionError unless there is one for each model, or none."""
+    """OptionError unless there is one weight for each model, or none at all."""
     if len(weights) not in (0, models):
         raise OptionError(f"expected one weight for each of {models} model(s), got {len(weights)}")
 

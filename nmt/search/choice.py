@@ -24,10 +24,10 @@ from nmt.settings import OptionError
 FULL, TOPK, NUCLEUS, EPSILON = "full", "topk", "nucleus", "epsilon"
 DEFAULTS = {TOPK: 10.0, NUCLEUS: 0.9, EPSILON: 0.02}
 GUMBEL_EPSILON = 1e-5
-"""Noise comes from uniform numbers between this and 1 minus this, as in Marian."""
+"""Gumbel noise is made from uniform numbers between this and 1 minus this, as in Marian."""
 LOWEST = float(np.finfo(np.float32).min)
 LANES = 16
-"""Numbers in a register of AVX-512."""
+"""Float32 numbers in an AVX-512 register."""
 KEYS = "threefry2x32"
 
 
@@ -70,7 +70,8 @@ class Sampling:
         return jax.nn.log_softmax(jnp.where(kept, scores, -jnp.inf))
 
     def drawn(self, scores: jax.Array, noise: jax.Array) -> jax.Array:
-        """Scores whose highest is a sample: the pruned distribution with ``gumbel`` ``noise``, normalized."""
+        """Scores whose maximum is a sample: pruned log-probabilities, divided by the temperature, plus
+        ``gumbel`` ``noise``; normalized."""
         return jax.nn.log_softmax(self.pruned(scores) / self.temperature + noise)
 
 
@@ -93,7 +94,7 @@ def read_sampling(words: Sequence[str]) -> Sampling | None:
         method = FULL
     if method != FULL and method not in DEFAULTS:
         hint = meant(method, (FULL, *DEFAULTS))
-        raise OptionError(f"--output-sampling is full, topk, nucleus or epsilon, got '{method}'{hint}")
+        raise OptionError(f"--output-sampling must be full, topk, nucleus or epsilon, got '{method}'{hint}")
     given = [_number(word) for word in rest]
     value = 0.0
     if method != FULL:
@@ -106,7 +107,7 @@ def read_sampling(words: Sequence[str]) -> Sampling | None:
     if method in (NUCLEUS, EPSILON) and not 0 < value <= 1:
         raise OptionError(f"--output-sampling {method} takes a probability above 0, got {value:g}")
     if not 0 < temperature < math.inf:
-        raise OptionError(f"--output-sampling: the temperature is a number above 0, got {temperature:g}")
+        raise OptionError(f"--output-sampling: the temperature must be above 0, got {temperature:g}")
     return Sampling(method, value, temperature)
 
 
@@ -119,7 +120,7 @@ def _number(word: str) -> float:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of choice for all sentences.
+    """The rules for choosing words, the same for all sentences.
 
     words: size of the target vocabulary. eos: the id of ``</s>``.
     suppressed: ids that are chosen only if forced, or if there are no others.
@@ -212,7 +213,8 @@ class Rules:
 def first_best(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The first index of the highest score of each row, int32 ``[rows, 1]``, and that score.
 
-    As ``argmax``, which XLA's CPU compiler does not vectorize: two plain reductions take a tenth of its time.
+    Like ``argmax``, which XLA's CPU compiler does not vectorize: two plain reductions take a tenth of the
+    time.
     """
     columns = scores.shape[-1]
     best = jnp.max(scores, axis=-1, keepdims=True)
@@ -221,18 +223,19 @@ def first_best(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def best_extensions(scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Column, origin (place in the beam) and score of the best of all extensions, each ``[batch, beam]``, as
-    many as hypotheses, descending; equals in any order.
+    """Column, origin (place in the beam) and score of the ``beam`` best extensions of each sentence, each
+    ``[batch, beam]``, in descending order of score; ties in any order.
 
     scores: float32 ``[batch, beam, columns]``.
 
-    Columns are cut into blocks: the best lie in as many blocks, those with the highest maxima, so the others
-    are read only once. On a CPU with 4 beams of 32,000 words this takes a tenth of the time of a plain top-k.
+    Columns are cut into blocks. The ``beam`` best extensions lie in the ``beam`` blocks with the highest
+    maxima, so all other blocks are read only once. On a CPU with 4 beams of 32,000 words this takes a tenth
+    of the time of a plain top-k.
     """
     batch, beam, columns = scores.shape
     blocks = min(-(-math.isqrt(columns) // LANES) * LANES, columns)
     whole = columns // blocks
-    # Block b holds columns b, b + blocks, b + 2 * blocks, ...; the first ones may have one more.
+    # Block b holds columns b, b + blocks, b + 2 * blocks, ...; the first blocks may have one more.
     most = jnp.max(scores[..., : whole * blocks].reshape(batch, beam, whole, blocks), axis=2)
     if more := columns - whole * blocks:
         first = jnp.maximum(most[..., :more], scores[..., whole * blocks :])

@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 class _Part:
     """Neighboring sentences of a document, which are translated as one line.
 
-    document: its number. first: the number of the first sentence. words: of the line, ``</s>`` included.
+    document: its number. first: the number of the first sentence. words: how many the line has, ``</s>``
+    included.
     """
 
     document: int
@@ -34,15 +35,15 @@ def translate_documents(
     separator: str = "",
     most_words: int = 0,
 ) -> list[list[str]]:
-    """Translate documents, given as lists of sentences; a list of as many translations for each.
+    """Translate documents, given as lists of sentences; returns a list of as many translations for each.
 
     For models that were trained on lines of several sentences with a separator between them. As many
-    sentences as fit are joined to a line and translated together, so that each is seen in the context of its
-    neighbors; translations are split at the separators. If their number differs, the sentences of that line
-    are translated one by one, and the log says how often.
+    sentences as fit are joined to a line and translated together, so that the model sees each in the context
+    of its neighbors; translations are split at the separators. If a translation has the wrong number of
+    separators, the sentences of its line are translated one by one, and the log says how many.
 
-    translator: of a model with one source. separator: a word of both vocabularies; by default what the model
-        says (Marian's ``--separator-symbol``, ``[eos]``). most_words: of a line, in words or pieces of the
+    translator: of a model with one source. separator: a word of both vocabularies; by default the model's
+        (Marian's ``--separator-symbol``, ``[eos]``). most_words: the most words of a line, or pieces of the
         vocabulary, ``</s>`` included; 0 for the translator's ``max_length``.
 
     Raises OptionError for a separator that a vocabulary does not have, a model with several sources, and
@@ -87,7 +88,7 @@ def _parts(documents: Iterable[Sequence[str]], vocab: Vocab, limit: int) -> Iter
     for number, document in enumerate(documents):
         part = _Part(number, 0)
         for place, sentence in enumerate(document):
-            words = len(vocab.encode(sentence))  # with </s>, or with the separator before it
+            words = len(vocab.encode(sentence))  # counts </s>, or the separator before the sentence
             if part.sentences and part.words + words > limit:
                 yield part
                 part = _Part(number, place)

@@ -1,4 +1,4 @@
-"""Sentence vectors by the encoders of models (``mgraph embed``)."""
+"""Sentence vectors from the encoders of models (``mgraph embed``)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class SentenceVector(NamedTuple):
 class Embedder(MadeAnew):
     """Makes vectors of sentences with the encoder of a model; its results are those of ``mgraph embed``.
 
-    model: path of a translation model, whose encoder's first state is the vector, or of a COMET model, whose
-    pooled states are. vocabs: path of the vocabulary. given: Marian's options of ``embed`` in snake_case with
-    Marian's defaults; with ``compute_similarity`` a line is a pair of sentences, and its number their cosine,
-    at least 0. An object of ``nmt.settings.metrics.EmbedOptions`` may be passed in place of ``model``.
+    model: path of a translation model (the vector is its encoder's first state) or of a COMET model (its
+    pooled states). vocabs: path of the vocabulary. given: Marian's options of ``embed`` in snake_case with
+    Marian's defaults; with ``compute_similarity`` a line is a pair of sentences, and the result is their
+    cosine, or 0 if that is negative. An object of ``nmt.settings.metrics.EmbedOptions`` may be passed in
+    place of ``model``.
 
     Raises as ``Evaluator`` does.
     """
@@ -83,7 +84,7 @@ class Embedder(MadeAnew):
             raise OptionError(f"--train-sets: expected {wanted} text(s), got {number}")
 
     def _paths(self) -> Sequence[str]:
-        """The vocabulary of each text: one serves both of a pair."""
+        """The vocabulary of each text; a single one serves both texts of a pair."""
         options, streams = self.options, 2 if self.options.compute_similarity else 1
         if len(options.vocabs) not in (1, streams):
             raise OptionError(f"--vocabs: expected {streams} of the encoder, got {len(options.vocabs)}")

@@ -40,7 +40,7 @@ def encode(
 ) -> tuple[Arrays, ...]:
     """The encoder states of sentences, for a lane of sources of ``length`` words.
 
-    sources: for each stream ids and mask ``[sentences, door]``, where the door is at most that length.
+    sources: for each stream ids and mask ``[sentences, door]``, where ``door`` is at most ``length``.
     """
     count, door = sources[0].ids.shape
     found = []
@@ -66,11 +66,11 @@ def _padded(arrays: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, A
 
 @dataclass(frozen=True)
 class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
-    """Encodes sentences that wait for a lane: ``encode``, or if they are packed what encoder states are
-    arranged from.
+    """Encodes sentences that wait for a lane: with ``encode``, or, if they are packed, into the projections
+    from which encoder states are arranged.
 
-    waiting, entering, sources, length, bins: see ``LaneShape``. size: of the ids of a source, bins or
-    sentences, and words; not more than the lane's, to which what is encoded is padded.
+    waiting, entering, sources, length, bins: see ``LaneShape``. size: the shape of a source's ids, bins or
+    sentences by words. It is at most the lane's, and the result is padded to the lane's.
     """
 
     models: tuple[Model, ...]

@@ -23,7 +23,7 @@ NAMES = {
     "comet": ("source", "translation", "reference"),
     "bleurt": ("translation", "reference"),
 }
-"""The texts of a line, by type; of ``comet-unified`` those that its training had."""
+"""The texts of a line, by type; a ``comet-unified`` model reads the texts that it was trained on."""
 
 
 class MetricScore(NamedTuple):
@@ -32,7 +32,7 @@ class MetricScore(NamedTuple):
     line: int
     """Its number, from 0."""
     scores: tuple[float, ...]
-    """One, or with COMET-QE two: of the pair, and of the pair in the other order; NaN if left out."""
+    """One score, or with COMET-QE two, for the pair and for the pair in the other order; NaN if left out."""
     problem: str = ""
     """Why the line was left out, or empty."""
 
@@ -50,7 +50,7 @@ class Evaluator(MadeAnew):
 
     Raises OptionError for an invalid value and for a line of ``tsv`` with too many fields, TypeError for an
     unknown option, ModelFileError and other MGraphErrors for files that cannot be used, OSError for missing
-    ones; ParallelTextError if texts differ in length, after the scores of the lines before.
+    ones; ParallelTextError if texts differ in length, after the scores of the preceding lines.
     """
 
     @takes(EVALUATE)
@@ -106,6 +106,6 @@ class Evaluator(MadeAnew):
 
 
 def average(results: Iterable[tuple[float, ...]], numbers: int = 1) -> tuple[float, ...]:
-    """The mean of each of ``numbers`` scores over all lines not left out; NaN without such a line."""
+    """The mean of each of ``numbers`` scores over all lines not left out; NaN if there are none."""
     found = np.array([scores for scores in results if not np.isnan(scores[0])], np.float64)
     return tuple(map(float, found.mean(0))) if len(found) else (math.nan,) * numbers

@@ -1,4 +1,4 @@
-"""Full batches of few shapes, because one program is compiled for each."""
+"""Full batches of few shapes, because each shape needs its own compiled program."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from nmt.text.shapes import few_lengths, length_bucket
 FEW_ROWS = 8
 MOST_LENGTHS = 3
 MOST_NUMBERS = 1 << 27
-"""How many numbers of 4 bytes, such as logits, are computed at once."""
+"""How many 4-byte numbers, such as logits, a batch may compute."""
 KEPT_NUMBERS = 1 << 12
 """About how many numbers a model keeps for each word that it encodes."""
 POSITIONS = {"cpu": 2048}
-"""How many positions a batch has, by platform: on a CPU more are not more efficient, and the last batch has
-more padding."""
+"""The most positions of a batch, by platform: on a CPU larger batches are not more efficient, and the last
+one would have more padding."""
 PROGRAM = 25_000
-"""About how many positions are scored instead of compiling a program."""
+"""About how many positions are scored in the time that compiling a program takes."""
 
 
 class FewBatches:
-    """Cuts sentences into batches; programs are for few shapes, and only if padding to those that are known
-    costs more.
+    """Cuts sentences into batches of few shapes: a new shape, which needs a new program, is used only if
+    padding to known shapes costs more.
 
     mini_batch: the most sentences in a batch. mini_batch_words: the most words of a stream in a batch,
-    padding included; 0: any number. numbers: computed for each word.
+    padding included; 0: any number. numbers: how many are computed for each word.
     """
 
     def __init__(self, mini_batch: int, mini_batch_words: int, numbers: int) -> None:
@@ -38,8 +38,8 @@ class FewBatches:
         self._wasted: Counter[tuple[int, int]] = Counter()
 
     def __call__(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, int]]]:
-        """The batches for sentences whose longest streams have these lengths: indices of sentences, then rows
-        and padded length. It is remembered which shapes have programs."""
+        """The batches of sentences whose longest streams have these lengths: for each, the indices of its
+        sentences, and its rows and padded length. Remembers which shapes have programs."""
         padded = self._padded(lengths)
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
         for length in sorted(set(padded), reverse=True):
@@ -69,7 +69,8 @@ class FewBatches:
         return 1 << max(1, most).bit_length() - 1
 
     def _rows(self, sentences: int, most: int, length: int) -> int:
-        """The rows for so many sentences: those of a known program, until padding has cost another."""
+        """The rows for this many sentences: those of a known program, until padding to them has wasted the
+        cost of a new one."""
         rows = next((rows for rows in (1, FEW_ROWS) if sentences <= rows < most), most)
         with self._lock:
             known = [each for each, own in self._shapes if own == length and each >= rows]

@@ -23,7 +23,7 @@ from nmt.search.trellis import Arrays, Ranking, Sentences
 class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
     """``LaneLoop.advance`` for models of these shapes.
 
-    ranked: whether searches end early.
+    ranked: whether searches may end early.
     """
 
     models: tuple[Model, ...]
@@ -48,11 +48,11 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
 
 
 def blank(specs: Any, device: jax.Device) -> Any:
-    """Zeros on a device: by NumPy for a CPU, which needs no program; made there elsewhere, so that gigabytes
-    are not copied.
+    """Zeros on a device: made by NumPy for a CPU, which takes no program; made on any other device itself, so
+    that gigabytes are not copied.
 
-    Either way they are on the device by name, as what stored programs return is: otherwise JAX compiles for
-    both.
+    Either way they are committed to the device, like the results of stored programs; otherwise JAX would
+    compile for both kinds of arrays.
     """
     if platform_of(device) == "cpu":
         return jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), specs)
@@ -63,7 +63,7 @@ def blank(specs: Any, device: jax.Device) -> Any:
 class Lane:
     """The rows of a lane on a device, and which of its desks are taken.
 
-    device: None for where the models' parameters are; they are given on that device.
+    device: None for the one that holds the models' parameters. Parameters passed to methods must be on it.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Lane:
         sentences: Sentences,
         count: int,
     ) -> np.ndarray:
-        """Encode the first ``count`` of the sentences, arrays of ``waiting`` rows, and let them wait at free
-        desks; returns those."""
+        """Encode sentences and let them wait at free desks; returns these desks. The arrays have ``waiting``
+        rows, of which the first ``count`` hold sentences."""
         shape, size = self.shape, sources[0].ids.shape
         sizes = shape.waiting, shape.entering, len(sources), shape.length
         plan = EncodePlan(self._models, *sizes, shape.bins, size)
@@ -112,7 +112,8 @@ class Lane:
         return free
 
     def _listed(self) -> tuple[np.ndarray, np.ndarray]:
-        """The words in any shortlist of those who wait or are in rows, and where each candidate is there."""
+        """The words in the shortlist of any sentence that waits or is in a row, and the place of each
+        candidate among these words."""
         size = self.shape.rules.words
         if self.shape.listed == size:
             return np.arange(size, dtype=np.int32), self._candidates.copy()
@@ -125,8 +126,10 @@ class Lane:
     def advance(
         self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int, most: int
     ) -> tuple[np.ndarray, LaneReport]:
-        """Search until nothing waits, and at most ``enough`` sentences are not done or ``most`` steps are;
-        returns the desks of those that are, which are free again, and the report about all, in NumPy arrays.
+        """Search until no sentence waits, and at most ``enough`` sentences are unfinished or ``most`` steps
+        are done.
+
+        Returns the desks of finished sentences, which are free again, and the report on all, in NumPy arrays.
         """
         assert self._waiting is not None
         given = self._state, self._waiting, weights, ranking, np.int32(enough), np.int32(most)

@@ -1,10 +1,10 @@
-"""A lane of beam search: rows of equal size, searched by one compiled loop, which sentences enter and leave.
+"""A lane of beam search: rows of equal size, searched by one compiled loop; sentences enter and leave rows.
 
 Each row holds one sentence, searched as Marian searches it alone (``--mini-batch 1``): its beam has
 ``slots`` hypotheses, loses one with each ``</s>``, and stops at the sentence's length limit. If only the best
-hypothesis is wanted, a sentence is done once no living hypothesis can become the best. Rows have positions of
-their own: when some are done, sentences that wait take them, inside the loop. Sizes never change, so that few
-programs serve all sentences of a lane; nothing that a row computes depends on the others.
+hypothesis is wanted, a sentence is done once no live hypothesis can become the best. Each row has its own
+position: when some rows are done, waiting sentences take them, inside the loop. Sizes never change, so a few
+programs serve all sentences of a lane; nothing that a row computes depends on other rows.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
 T = TypeVar("T")
 Noted = tuple[jax.Array, jax.Array]
-"""The outcomes so far, and the counts of steps and of rows with sentences in them."""
+"""The outcomes so far, and two counts: of steps, and of rows with sentences, summed over the steps."""
 
 
 class LaneLoop:
     """The search of a lane, as pure functions to compile.
 
     models: one or more with the same target vocabulary. The score of a word is the weighted sum of their
-        log-probabilities. Each model reads its first ``sources`` streams.
+        log-probabilities. Each model reads the first ``model.sources`` streams.
     """
 
     def __init__(self, models: Sequence[Model], shape: LaneShape) -> None:
         self.models, self.shape = models, shape
 
     def steppers(self, rows: int) -> list[Any]:
-        """The decoders of all models for so many rows."""
+        """The decoders of all models for this many rows."""
         shape = self.shape
         return [
             model.stepper(
@@ -109,7 +109,7 @@ class LaneLoop:
         return packed_encoders(self.models, shape.waiting, shape.entering, shape.length, shape.bins)
 
     def _sentences(self, count: int) -> Sentences:
-        """What is known of so many sentences. Shapes only."""
+        """The ``Sentences`` of ``count`` rows. Shapes only."""
         shape, listed = self.shape, self.shape.candidates > 0
         return Sentences(
             limits=spec(count),
@@ -130,10 +130,10 @@ class LaneLoop:
         enough: jax.Array,
         most: jax.Array,
     ) -> tuple[LaneState, LaneReport]:
-        """Search until nothing waits, and at most ``enough`` rows are left with sentences that are not done;
-        when nothing waits, until ``most`` steps are done.
+        """Search until no sentence waits, and at most ``enough`` sentences are unfinished or ``most`` steps
+        are done.
 
-        With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
+        With a ``ranking``, a sentence is done once none of its live hypotheses can become the best by it.
         """
         shape = self.shape
         steppers = self.steppers(shape.rows)
@@ -182,13 +182,13 @@ class LaneLoop:
     def _entered(
         self, params: Sequence[Arrays], entered: jax.Array, state: LaneState, waiting: Arrivals
     ) -> tuple[jax.Array, LaneState]:
-        """Put sentences that wait into free rows, with one empty hypothesis each."""
+        """Put waiting sentences into free rows, with one empty hypothesis each."""
         shape, count = self.shape, self.shape.entering
         free = state.beam.slots == 0
         _, rows = lax.top_k(free.astype(jnp.float32), count)
         numbers = jnp.arange(count, dtype=jnp.int32)
         some = jnp.minimum(waiting.count - entered, jnp.sum(free, dtype=jnp.int32))
-        rows = jnp.where(numbers < some, rows, shape.rows)  # past the last one nothing is written
+        rows = jnp.where(numbers < some, rows, shape.rows)  # past the last row nothing is written
         chosen = jnp.minimum(entered + numbers, shape.waiting - 1)
         sentences, desks = jax.tree.map(lambda a: rows_of(a, chosen), (waiting.sentences, waiting.desks))
         encoded = self._encoded(params, waiting, chosen)
@@ -245,7 +245,7 @@ class LaneLoop:
         """One step of all rows."""
         shape, sentences, beam = self.shape, state.sentences, state.beam
         before = beam.slots > 0
-        positions = jnp.where(before, beam.steps, 0)  # what is done keeps no words
+        positions = jnp.where(before, beam.steps, 0)  # a finished row keeps no words
         if columns is not None:
             columns = rows_of(columns, jnp.minimum(state.desks, shape.desks - 1))
         parts = zip(steppers, params, state.encoded, beam.decoders, strict=True)
@@ -257,7 +257,7 @@ class LaneLoop:
         if ranking is not None:
             extended = _without_hopeless(extended, column, sentences, ranking)
         full = (extended.steps >= shape.capacity) & (extended.slots > 0)
-        for step in made:  # without places for its words, the step itself is wrong
+        for step in made:  # if its words found no place, the step itself is wrong
             full |= False if step.full is None else before & (step.full > 0)
         extended = replace(extended, slots=jnp.where(full, 0, extended.slots))
         # Past the end of an array nothing is written.
@@ -290,7 +290,7 @@ class LaneLoop:
         steps = beam.steps + (beam.slots > 0).astype(beam.steps.dtype)
         ended = (words == rules.eos) | (steps >= sentences.limits)[:, None]
         living = jnp.where(ended, NONE, paths)
-        # A forced word leaves one hypothesis, but the beam stays as wide for the next steps.
+        # A forced word leaves one hypothesis, but the beam keeps its width for later steps.
         left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
         slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
         decoders = reordered(tuple(step.state for step in made), origins)
@@ -305,7 +305,7 @@ class LaneLoop:
 
 
 def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: Ranking) -> Beam:
-    """Remove from ``beam`` the sentences whose best hypothesis is found, after a step that ``made`` some."""
+    """End the search of sentences whose best hypothesis is found; ``made`` are the last step's hypotheses."""
     finished = jnp.where(beam.paths == NONE, made.paths, NONE)
     best = jnp.maximum(beam.best, jnp.max(ranking.scores(finished, beam.steps[:, None]), axis=1))
     bound = ranking.bound(jnp.max(beam.paths, axis=1), sentences.limits)
@@ -313,10 +313,10 @@ def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: 
 
 
 def reordered(states: T, origins: jax.Array) -> T:
-    """``states`` after hypotheses have changed places: each has its origin's.
+    """``states`` after hypotheses have changed places: each gets the state of its origin.
 
-    Arrays ``[batch * beam, ...]`` are reordered; arrays ``[batch, ...]`` are what hypotheses share, and stay.
-    origins int32 ``[batch, beam]``: the beam place that a hypothesis extends.
+    Arrays ``[batch * beam, ...]`` are reordered; arrays ``[batch, ...]``, which the hypotheses of a sentence
+    share, stay. origins int32 ``[batch, beam]``: the place in the beam of the hypothesis that each extends.
     """
     batch, beam = origins.shape
     if beam == 1:
@@ -326,5 +326,5 @@ def reordered(states: T, origins: jax.Array) -> T:
 
 
 def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
-    """The chosen rows, all in bounds: without the check a gather is a plain copy."""
+    """The chosen rows, which must be in bounds: without a check, a gather is a plain copy."""
     return array.at[chosen].get(mode="promise_in_bounds")

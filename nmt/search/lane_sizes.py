@@ -1,4 +1,4 @@
-"""How long lanes are and how many rows they have: few sizes, because each has its own programs."""
+"""How long lanes are and how many rows they have: few sizes, because each needs its own programs."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ FIRST_LENGTHS = 24, 48
 LATER_LENGTH = 104
 """Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
 MOST_LANES, MOST_PROGRAMS = 2, 4
-"""Lanes for a group of sentences, and their programs: one each and one for each door. With the two of the
-lane for translations that do not end these are six."""
+"""The most lanes for a group of sentences, and the most programs for these lanes: one per lane and one per
+door. The lane for translations that do not end has two more, which makes six."""
 PROGRAM = 3_000
-"""About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
-from a cache, 10,000 if it is compiled."""
+"""About how many words the shortest lane translates in the time that making a program takes: 1,000 if it is
+read from a cache, 10,000 if it is compiled."""
 PROGRAM_OF_GPU = 80_000
-"""The same on an H200: 200,000 if it is compiled, which takes it six seconds."""
+"""The same on an H200: 200,000 if it is compiled, which takes six seconds."""
 BASE = 100
-"""The cost of a word without padding, in positions of the source that each word attends to."""
+"""The fixed cost of a word; each source position, padding included, to which the word attends costs 1."""
 ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
-"""The most in a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle at
-the end."""
+"""The most in a lane, by platform: on a CPU larger products are hardly more efficient, and more rows would be
+idle at the end."""
 ELSEWHERE = 2048
-"""Kernels of a step take less time than starting them: 512 on an H200 translate 1.6 times as slowly."""
+"""The most on other platforms, where launching the kernels of a step takes longer than running them: 512 make
+an H200 1.6 times as slow."""
 HYPOTHESIS = 1 << 25
-"""Bytes that a GPU must have for each, in a lane of ``LATER_LENGTH``: 16 times what a transformer of 512
-features needs."""
+"""Bytes of GPU memory required per hypothesis, in a lane of ``LATER_LENGTH``: 16 times what a transformer of
+512 features needs."""
 STEP = {"cpu": 16}
-"""What a step costs whatever its rows, in hypotheses, by platform; elsewhere rows are nearly free."""
+"""The fixed cost of a step, in hypotheses, by platform; elsewhere rows are nearly free."""
 FREE_ROWS = 1 << 20
 WASTE, STEPS_WASTED = {"cpu": 25_000}, 1_500
-"""About how many steps of hypotheses are wasted before a program is made; how many steps, where rows are
-nearly free."""
+"""About how much is wasted before a program is made: in steps of one hypothesis, by platform; in steps of all
+rows, where rows are nearly free."""
 FEW_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LaneSize:
-    """What tells the lanes of a group of sentences apart; the least sentence that fits is the best."""
+    """The sizes that distinguish the lanes of a group of sentences; the smallest that fits is the best."""
 
     length: int
-    """Of sources."""
+    """The padded length of sources."""
     capacity: int
-    """In steps."""
+    """The most steps of a sentence."""
     places: int
-    """For words of all hypotheses of a sentence."""
+    """Places for the words of all hypotheses of a sentence."""
 
     def holds(self, other: LaneSize) -> bool:
-        """Whether sentences of another lane fit."""
+        """Whether sentences of the ``other`` lane fit."""
         mine, others = astuple(self), astuple(other)
         return all(size <= own for own, size in zip(mine, others, strict=True))
 
 
 def lane_length(length: int) -> int:
-    """The padded length of the narrowest lane for so many source words."""
+    """The padded length of the narrowest lane for ``length`` source words."""
     for known in FIRST_LENGTHS:
         if length <= known:
             return known
@@ -72,7 +73,7 @@ def choose_lanes(lengths: Counter[int], known: Collection[int] = (), program: fl
     """The padded lengths of the lanes for sentences of these lengths, ascending.
 
     lengths: how many sentences there are of each length. known: lengths of lanes that are compiled. program:
-    what making one costs, in words.
+    what making a program costs, in words.
     """
 
     def words(length: int, padded: int) -> float:
@@ -87,7 +88,7 @@ def choose_doors(
 ) -> list[int]:
     """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
 
-    lengths, known, program: as for ``choose_lanes``, of this lane. most: how many there may be.
+    lengths, known, program: as for ``choose_lanes``, for this lane. most: how many doors it may have.
     """
     ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
     return few_lengths(lengths, ladder, _encoding, price=program, most=most, known=known, top=lane)
@@ -102,7 +103,7 @@ class Lengths:
     """The padded lengths of lanes and of their doors, chosen for all sentences so far.
 
     A door of a lane is a length to which sentences are padded when they are encoded. Recurrent encoders read
-    one word after the other, padding too, so that doors matter more to them than a second lane.
+    word by word, padding included, so doors matter more to them than a second lane.
     """
 
     def __init__(self, platform: str = "cpu") -> None:
@@ -132,8 +133,8 @@ class Lengths:
             return min((door for door in self._doors.get(lane, ()) if door >= length), default=lane)
 
     def row_door(self, lane: int, length: int) -> int:
-        """The padded length for encoding a sentence of this length alone: half of the lane's if that is
-        enough and the lane is a long one, and the only one, so that six programs still do for all."""
+        """The padded length for encoding a sentence of this length alone: half of the lane's, if that is
+        enough and the lane is long and the only one, so that six programs still suffice; else the lane's."""
         with self._lock:
             half = -(-lane // 2)
             return half if length <= half and len(self._lanes) == 1 and lane >= LATER_LENGTH else lane
@@ -155,7 +156,7 @@ class Lengths:
 class LaneRows:
     """How many rows lanes have.
 
-    With more rows there are fewer steps; with fewer, fewer are idle when the last sentences go on alone.
+    More rows need fewer steps; with fewer rows, fewer are idle while the last sentences are searched.
 
     memory: of a GPU, in bytes; rows of longer lanes need more of it.
     """
@@ -171,8 +172,8 @@ class LaneRows:
         self._wasted: Counter[tuple[LaneSize, int]] = Counter()
 
     def of_lane(self, lane: LaneSize, lengths: Sequence[int], searches: int) -> int:
-        """Those of a lane for sentences of these lengths, if so many searches share them: a size that it has
-        had, until that has wasted what a program costs."""
+        """The rows of a lane for sentences of these lengths, shared by ``searches`` searches: a number that
+        the lane has had before, until that has wasted what a program costs."""
         costs = {rows: self._cost(rows, lengths, searches) for rows in self._fitting(lane)}
         best = min(costs, key=costs.__getitem__)
         with self._lock:
@@ -185,12 +186,12 @@ class LaneRows:
             return chosen
 
     def _fitting(self, lane: LaneSize) -> list[int]:
-        """The numbers of rows for which there is memory; one row always."""
+        """The numbers of rows that fit into memory; one row always does."""
         each = self._beam * HYPOTHESIS * max(1.0, lane.length / LATER_LENGTH)
         return [rows for rows in self.sizes if rows == 1 or rows * each <= self._memory]
 
     def _cost(self, rows: int, lengths: Sequence[int], searches: int) -> int:
-        """Of all steps, in hypotheses, if translations are as long as their sources."""
+        """The cost of all steps, in hypotheses, if translations are as long as their sources."""
         at_once = min(searches, -(-len(lengths) // rows))
         steps = max(*lengths, -(-sum(lengths) // (rows * at_once)), 0)
         return steps * (self._step + rows * self._beam)

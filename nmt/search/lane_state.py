@@ -1,4 +1,4 @@
-"""What a lane is made of: its sizes, its rows, who waits, and what the host reads."""
+"""The data of a lane: its sizes, its rows, the sentences that wait, and the report to the host."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from nmt.search.trellis import Arrays, Beam, Sentences, Trellis
 
 PART = 16
 CUT = -1
-"""The outcome of a sentence for which its lane has no room."""
+"""The outcome of a sentence whose search ran out of room in its lane."""
 
 
 @dataclass(frozen=True)
 class LaneShape:
     """The sizes of a lane.
 
-    rows: sentences that are searched at once. waiting: how many wait, encoded, for rows. entering: how many
-    enter at once. beam: hypotheses of a sentence. sources, length: source streams, and their padded length.
-    capacity: the maximum number of steps of a sentence. places: for the words of its hypotheses, if models
-    keep them. bins: in how many bins of how many words those who wait are packed; None if each is padded.
-    candidates: padded size of the shortlists; 0 without them. listed: how many words are in any of them, at
-    most. forced: whether first words are forced. attention: whether to return the first model's attention.
-    rules: how words are chosen.
+    rows: how many sentences are searched at the same time. waiting: how many encoded sentences may wait for
+    rows. entering: how many may enter at the same time. beam: hypotheses of a sentence. sources, length:
+    source streams, and their padded length. capacity: the maximum number of steps of a sentence. places: how
+    many words of its hypotheses fit, if models keep words. bins: the number of bins into which waiting
+    sentences are packed, and the words in each; None if each sentence is padded. candidates: padded size of
+    the shortlists; 0 without them. listed: the most words in the union of the shortlists. forced: whether
+    first words are forced. attention: whether to return the first model's attention. rules: how words are
+    chosen.
     """
 
     rows: int
@@ -47,13 +48,13 @@ class LaneShape:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """``places`` in parts: the last one is not read while all words have places before it."""
+        """``places`` in one part or two: the second is not read while all words fit into the first."""
         first = -(-self.places // (3 * PART)) * PART
         return (first, self.places - first) if self.places > 2 * PART else (self.places,)
 
     @property
     def desks(self) -> int:
-        """How many sentences may be known to the lane at once: a sentence keeps its trellis at its desk."""
+        """How many sentences the lane can hold, in rows or waiting: each keeps its trellis at its desk."""
         return self.rows + self.waiting
 
     def __str__(self) -> str:
@@ -72,7 +73,8 @@ class LaneShape:
 class LaneState:
     """The arrays of a lane; axis 0 is the row, or ``row * beam + place in the beam``.
 
-    desks int32 ``[rows]``: of the sentences, past the last one for rows without. trellis: by desk.
+    desks int32 ``[rows]``: the desk of each row's sentence; past the last desk for a row without a sentence.
+    trellis: by desk.
     """
 
     desks: Any
@@ -85,12 +87,12 @@ class LaneState:
 @register_arrays
 @dataclass(frozen=True)
 class Arrivals:
-    """Sentences that wait for rows, the first ``count`` of these.
+    """Sentences that wait for rows: the first ``count`` in the arrays.
 
-    desks int32 ``[waiting]``: for each. encoded: the encoder states of all models, or for packed sentences
-    what these are arranged from (``Model.packed_encoder``).
-    With shortlists: listed int32 ``[listed]``, the words in those of all sentences, in rows too; columns
-    int32 ``[desks, candidates]``, the places of each sentence's candidates among them.
+    desks int32 ``[waiting]``: the desk of each. encoded: the encoder states of all models, or, for packed
+    sentences, the projections from which these are arranged (``Model.packed_encoder``).
+    With shortlists: listed int32 ``[listed]``, the words in the shortlists of all sentences, including those
+    in rows; columns int32 ``[desks, candidates]``, the places of each sentence's candidates in ``listed``.
     """
 
     count: Any
@@ -106,8 +108,8 @@ class Arrivals:
 class LaneReport:
     """What the host reads after some steps; axis 0 is the desk.
 
-    outcomes int32: how many steps a sentence took that is done, ``CUT``, or 0. steps, busy int32 ``[]``: how
-    many steps these were, and the sum of the rows that had sentences in each.
+    outcomes int32: for a finished sentence the number of its steps, or ``CUT``; 0 for any other. steps, busy
+    int32 ``[]``: the number of steps, and the rows with sentences, summed over these steps.
     """
 
     outcomes: Any
@@ -117,5 +119,5 @@ class LaneReport:
 
 
 def spec(*shape: int, kind: Any = np.int32) -> jax.ShapeDtypeStruct:
-    """The shape and type of an array, of int32 if it is not said."""
+    """The shape and type of an array, by default int32."""
     return jax.ShapeDtypeStruct(shape, kind)

@@ -1,4 +1,4 @@
-"""What is copied and pickled by its options, as its models cannot be."""
+"""Objects that are copied and pickled as their options, without parameters, devices and threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class MadeAnew:
-    """Base of what options make from files: a copy, and what another process unpickles, reads them again."""
+    """Base of objects made from options and files: a copied or unpickled object reads the files again."""
 
     options: Any
 

@@ -1,4 +1,4 @@
-"""``OpenJob``: the search of sentences that come while others are searched."""
+"""``OpenJob``: searches sentences that arrive while others are being searched."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from nmt.search.schedule import Found, Request, Waiting
 from nmt.search.work import SearchWork
 
 STEPS = 16
-"""The most steps of a lane before sentences that have come meanwhile may enter it."""
+"""The most steps of a lane before newly arrived sentences may enter it."""
 LONELY = 8
-"""A lane with so many times the rows that are needed takes no more sentences."""
+"""A lane with this many times the rows that it needs takes no more sentences."""
 
 
 class Arriving(Waiting):
-    """Queues of sentences that wait, to which others are added."""
+    """Queues of waiting sentences, to which more are added."""
 
     def __init__(self, beam: int) -> None:
         super().__init__([], [], beam)
-        self._changed = threading.Condition(threading.RLock())  # the collector may call ``stop`` anywhere
+        self._changed = threading.Condition(threading.RLock())  # the collector may call ``stop`` at any time
         self._lock = self._changed
         self._closed = self._stopped = False
 
     def add(self, requests: Iterable[tuple[LaneSize, Request]]) -> bool:
-        """Let sentences wait for these lanes; False if it is closed."""
+        """Let sentences wait for these lanes; False if the queues are closed."""
         with self._changed:
             if self._closed:
                 return False
@@ -44,7 +44,7 @@ class Arriving(Waiting):
             self._changed.notify_all()
 
     def remove(self, indices: Container[int]) -> None:
-        """Forget these sentences, if they wait."""
+        """Drop these sentences, if they wait."""
         with self._changed:
             for waiting in self._queues.values():
                 waiting[:] = [request for request in waiting if request.index not in indices]
@@ -55,7 +55,7 @@ class Arriving(Waiting):
             return list(self._queues.get(size, ()))
 
     def next_lane(self) -> LaneSize | None:
-        """As for all; but if nothing waits, this waits too, until it is closed."""
+        """As in ``Waiting``, but if no sentence waits, this waits for one until the queues are closed."""
         with self._changed:
             while not self._stopped:
                 if (found := super().next_lane()) is not None or self._closed:
@@ -64,13 +64,13 @@ class Arriving(Waiting):
             return None
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Accept no more sentences."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """What waits is not searched any more."""
+        """Accept no more sentences, and drop those that wait."""
         with self._changed:
             self._closed = self._stopped = True
             self._queues.clear()
@@ -82,14 +82,14 @@ class Arriving(Waiting):
 
 
 class OpenJob(Job):
-    """The search of sentences that are added while it runs, with continuous batching.
+    """Searches sentences that are added while it runs, with continuous batching.
 
-    A sentence enters a lane while others are searched there, at most ``STEPS`` steps after it came if a row
-    is free. A lane has rows for those that wait when it is opened. If later many more or far fewer wait, it
-    takes no others, and the next one has another number of rows.
+    A sentence enters a lane while others are searched there, at most ``STEPS`` steps after its arrival if a
+    row is free. A lane gets rows for the sentences that wait when it is opened. If many more or far fewer
+    wait later, it takes no more, and the next lane gets another number of rows.
 
-    found, failed: called by the threads of the searches with the index of a sentence and its hypotheses, or
-    the error that ended its search. Others as for ``Job``.
+    found, failed: called by the search threads with the index of a sentence and its hypotheses, or the error
+    that ended its search. Other arguments: as for ``Job``.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class OpenJob(Job):
         )
 
     def run(self, number: int) -> None:
-        """The search of this number, until the job is closed and nothing waits, or until it is stopped."""
+        """Run search ``number`` until the job is closed and no sentence waits, or until it is stopped."""
         while (size := self.arriving.next_lane()) is not None:
             waiting, taken = self.arriving.requests(size), dict[int, Request]()
             try:
                 if waiting:
                     with closing(self._searched(self._opened(size, waiting), size, number, taken)) as turns:
                         self._report(turns)
-            except Exception as error:  # of this lane; other sentences are searched in others
+            except Exception as error:  # ends this lane only; other sentences have other lanes
                 for index in taken or [request.index for request in waiting]:
                     self.arriving.remove([index])
                     self._failed(index, error)
@@ -148,7 +148,7 @@ class OpenJob(Job):
         return self._shape(size, rows, candidates, self.search.listed(waiting, rows) if candidates else 0)
 
     def _rows(self, size: LaneSize, known: Sequence[Request]) -> int:
-        """How many rows are right for these sentences."""
+        """How many rows suit these sentences."""
         if size not in self._usual:
             return 1
         lengths = [request.length for request in known]
@@ -176,5 +176,5 @@ class OpenJob(Job):
 
     def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
         if not self.arriving.requests(size):
-            enough = max(0, living - 1)  # each is reported when it is done
+            enough = max(0, living - 1)  # report each sentence as soon as it is done
         return enough, STEPS

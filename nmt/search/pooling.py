@@ -28,7 +28,7 @@ Chosen = TypeVar("Chosen", EvaluateOptions, EmbedOptions)
 
 @dataclass(frozen=True)
 class PoolingPlan(Plan, by_key=["model"]):
-    """``PooledModel.pooled`` for so many lines, with sequences padded to ``length`` words."""
+    """``PooledModel.pooled`` for ``rows`` lines, with sequences padded to ``length`` words."""
 
     model: PooledModel
     rows: int
@@ -63,7 +63,7 @@ class Pooling:
         self._batches = FewBatches(mini_batch, mini_batch_words, KEPT_NUMBERS)
 
     def numbers(self, samples: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[int, np.ndarray]]:
-        """The index of each line and its numbers, float32, the longest first.
+        """The index of each line and its numbers, float32, longest lines first.
 
         samples: the ids of each stream of a line, at least one in every stream.
         """
@@ -82,11 +82,11 @@ class Pooling:
         names: Sequence[str],
         maxi_batch: int,
     ) -> Iterator[tuple[int, np.ndarray, str]]:
-        """The number, from 0, of each line of texts, its numbers, and why it was left out, or empty; its
-        numbers then are NaN. In order, ``mini_batch * maxi_batch`` lines at a time.
+        """The index, from 0, of each line of texts, its numbers, and an empty string; for a line that is left
+        out, NaNs and the reason. In order, ``mini_batch * maxi_batch`` lines at a time.
 
-        names: of the texts, for errors. ParallelTextError if texts differ in length, after the lines before;
-        OptionError for a line of ``--tsv`` with too many fields.
+        names: of the texts, for errors. ParallelTextError if texts differ in length, after the preceding
+        lines; OptionError for a line of ``--tsv`` with too many fields.
         """
         finished: InOrder[tuple[int, np.ndarray, str]] = InOrder()
         rows = ParallelLines(texts, names)
@@ -107,7 +107,7 @@ class Pooling:
 
 
 def _fitting(encoder: FieldEncoder | LineEncoder, number: int, row: Row) -> Row:
-    """Row ``number``, from 0, itself; OptionError if it has more fields than texts, where Marian aborts."""
+    """Row ``number``, from 0, as it is; OptionError if it has more fields than texts, where Marian aborts."""
     expected, found = len(encoder.vocabs), row[0].count(b"\t") + 1
     if encoder.tsv and found > expected:
         raise OptionError(f"--tsv: expected {expected} fields, line {number + 1} has {found}")
@@ -115,9 +115,9 @@ def _fitting(encoder: FieldEncoder | LineEncoder, number: int, row: Row) -> Row:
 
 
 def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given: dict[str, Any]) -> Chosen:
-    """The checked options of an ``Evaluator`` or ``Embedder``, by which the cache and the device are chosen.
+    """The checked options of an ``Evaluator`` or ``Embedder``; also sets the cache and the device they name.
 
-    model: a path, or an object of ``kind``, the options of the ``command``; the others override it.
+    model: a path, or the options of ``command`` as an object of ``kind``, which other arguments override.
     """
     more = {**given, "vocabs": vocabs} if vocabs else given
     said = isinstance(model, kind)

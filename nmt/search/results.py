@@ -55,10 +55,10 @@ class Attention(Compared):
     target: tuple[str, ...]
 
     def plot(self, axes: Any = None, *, title: str = "Attention", dark: bool = False) -> Any:
-        """Draw the weights as a heatmap with a bar of its colours, source words across, target words down.
+        """Draw the weights as a heatmap with a colour bar, source words across, target words down.
 
-        axes: of matplotlib; None for a new figure. title: above it. dark: on a dark background, if the figure
-        is new. Returns the axes. AttentionError if matplotlib (the extra ``plot``) is not installed.
+        axes: of matplotlib; None for a new figure. title: above the plot. dark: whether a new figure has a
+        dark background. Returns the axes. AttentionError if matplotlib (the extra ``plot``) is not installed.
         """
         with plotting(dark, AttentionError) as pyplot:
             if axes is None:
@@ -80,14 +80,14 @@ class Attention(Compared):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What became of one line.
+    """The result for one line.
 
     line: its number, from 0.
     texts: the translations, best first; only the best one without ``n_best``.
     hypotheses: their word ids and scores, in the same order.
-    problem: why the line was not translated, or empty; its only text is then empty, its scores
-        are not numbers.
-    attentions: of the hypotheses, in the same order; empty if they were not asked for.
+    problem: why the line was not translated, or empty. A line with a problem has one empty text, and its
+        scores are NaN.
+    attentions: of the hypotheses, in the same order; empty if not requested.
     """
 
     line: int

@@ -1,9 +1,10 @@
 """Which sentences are searched in which lane, and when.
 
-Sentences wait in queues, one for each lane, by turns: those of early lines first, and of a turn's lines the
-longest first. The last turn has the most lines, so that what is left at the end is short. A search fills the
-free rows of its lane, runs until some are free again, and goes on so until the queue is empty; several
-searches take from the same queues, because the small products of a step keep one core busy, not several.
+Sentences wait in queues, one for each lane, ordered by turns: early lines have the first turns, and in each
+turn the longest sentences come first. The last turn has the most lines, so that the sentences left at the end
+are short. A search fills the free rows of its lane, runs until some are free again, and repeats this until
+the queue is empty. Several searches take from the same queues, because the small products of a step keep one
+core busy, not several.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from nmt.search.results import Hypothesis
 
 MOST_SEARCHES = 8
 TURN = 256
-"""The least lines that are sorted by length together: the first translations are there before the next are
-begun."""
+"""The fewest lines that are sorted by length together: the translations of early lines are ready before later
+lines are begun."""
 FIRST = 16
-"""Lines before all others, for who reads the translations as they come."""
+"""Lines that go before all others, for users who read the translations as they come."""
 MOST_TRIES = 64
-"""To find a sentence for the room that is left."""
+"""The most tries to find a sentence that fits into the room left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Waiting:
 
     def __init__(self, requests: Sequence[Request], sizes: Sequence[LaneSize], beam: int) -> None:
         self._beam = beam
-        # A turn of few lines at the end would begin with long ones, beside rows that are idle.
+        # A short turn at the end would begin with long sentences while other rows are idle.
         self._last_turn = max(0, len(requests) // TURN - 1) if requests else math.inf
         self._lock: AbstractContextManager[Any] = threading.Lock()
         self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
@@ -74,14 +75,14 @@ class Waiting:
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
     def lengths(self) -> dict[LaneSize, list[int]]:
-        """The lengths of the sentences that wait for each lane, if there are any."""
+        """The lengths of the waiting sentences, for each lane that has any."""
         with self._lock:
             return {size: [r.length for r in waiting] for size, waiting in self._queues.items() if waiting}
 
     def next_lane(self) -> LaneSize | None:
-        """The lane for another search, None if nothing waits: one with few searches, so that programs of
-        several lanes are compiled at once, and of those the longest, so that what is left at the end is
-        short. One with few sentences has enough with one search."""
+        """The lane for another search; None if no sentence waits. Prefers a lane with few searches, so that
+        the programs of several lanes compile at the same time, and among these the longest, so that the
+        sentences left at the end are short. For a lane with few sentences one search is enough."""
         with self._lock:
             waiting = [size for size in sorted(self._queues, reverse=True) if self._queues[size]]
             worth = [s for s in waiting if not self._searches[s] or len(self._queues[s]) > FEW_ROWS]
@@ -91,12 +92,12 @@ class Waiting:
             return chosen
 
     def empty(self, size: LaneSize) -> bool:
-        """Whether nothing waits that a search of a lane could take."""
+        """Whether no sentence waits that a search of this lane could take."""
         with self._lock:
             return not any(own for other, own in self._queues.items() if size.holds(other))
 
     def leave(self, size: LaneSize) -> None:
-        """A search leaves a lane."""
+        """Record that a search leaves a lane."""
         with self._lock:
             self._searches[size] -= 1
 
@@ -108,12 +109,12 @@ class Waiting:
         *,
         full: bool = False,
     ) -> list[Request]:
-        """Up to ``most`` sentences for a lane that fit, those whose turn it is; of the last ones only a fair
-        share of each search there.
+        """Take up to ``most`` sentences that fit from the queue of a lane, in order, but no more than one
+        search's fair share.
 
-        When its own queue is empty, sentences of shorter lanes come here too: the longest if the lane is
-        ``full`` of its own, which would otherwise leave it one by one, or else the last ones; if many are
-        left there, it is better to end this lane and go there.
+        When this queue is empty, sentences of shorter lanes may enter too. If the lane is ``full`` of its own
+        sentences, the longest of the others do, or rows would fall idle one by one. Otherwise the others
+        enter only if there is room for all; if many are left, it is better to end this lane and open theirs.
         """
         with self._lock:
             own = self._queues[size]
@@ -127,8 +128,8 @@ class Waiting:
             return found
 
     def again(self, request: Request, whole: LaneSize) -> None:
-        """Search a sentence once more from its start, for which its lane had no room: in a lane that has, or
-        in the ``whole`` one, which has room for all."""
+        """Queue a sentence again, from its start, because its lane had no room: for a lane with enough, else
+        for the ``whole`` one, which has room for any."""
         with self._lock:
             enough = LaneSize(request.length, request.limit, request.limit * self._beam)
             chosen = min((size for size in self._queues if size.holds(enough)), default=whole)
@@ -138,7 +139,7 @@ class Waiting:
         bisect.insort(self._queues.setdefault(size, []), request, key=self._place)
 
     def _taken(self, waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
-        """Remove up to ``most`` sentences from a queue: the next that fits, as often as one is found."""
+        """Remove up to ``most`` sentences that fit from a queue, in order."""
         found: list[Request] = []
         kept: list[Request] = []
         next_one = tries = 0
@@ -147,7 +148,7 @@ class Waiting:
             if fits(request):
                 found.append(request)
                 next_one += 1
-            else:  # nor do others of this length
+            else:  # neither do others of this length
                 others = bisect.bisect(waiting, self._place(request), lo=next_one, key=self._place)
                 kept += waiting[next_one:others]
                 next_one = others
@@ -161,8 +162,9 @@ class Waiting:
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
-    """How many searches keep the devices busy: one for each, on a CPU one for each of ``cpu_threads``, or of
-    its cores. devices: those that were chosen; 0 for JAX's own."""
+    """How many searches keep the devices busy: one for each device; on a CPU one for each of ``cpu_threads``,
+    or of its cores, but at most 8 unless there are more devices. devices: how many were chosen; 0 for JAX's
+    default."""
     if platform_of(None) != "cpu":
         return max(devices, 1)
     return max(min(cpu_threads or cores(), MOST_SEARCHES), devices)
@@ -170,17 +172,17 @@ def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
 
 @dataclass
 class Searches:
-    """Several searches at once, each in a thread.
+    """Several searches at the same time, each in a thread.
 
-    settings: context of the caller's settings of JAX for a thread.
+    settings: makes a context with the caller's JAX settings for a thread.
     """
 
     count: int
     settings: Callable[[], AbstractContextManager[None]]
 
     def run(self, search: Callable[[int], Generator[Found]]) -> Iterator[Found]:
-        """What all searches find, each given its number, as soon as they do. Their first error is raised when
-        all have ended."""
+        """Call ``search`` with the number of each search, and yield what the searches find, as soon as they
+        find it. The first error is raised once all searches have ended."""
         if self.count == 1:
             yield from search(0)
             return

@@ -74,7 +74,7 @@ class Total:
 
     @classmethod
     def of(cls, sums: Mapping[str, float]) -> Total:
-        """From the fields by name; absent ones are 0."""
+        """From fields by name; missing fields are 0."""
         words, sentences = (int(sums.get(name, 0)) for name in ("words", "sentences"))
         return cls(sums.get("log_prob", 0.0), sentences, words)
 
@@ -109,13 +109,15 @@ class Scorer(MadeAnew):
     given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
     ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``.
     ``nmt.settings.ScoreOptions`` lists them with types; an object of that class may be passed in place of
-    ``model``. Options of the command line only, such as ``quiet``, are refused with what to do instead.
+    ``model``. Options of the command line only, such as ``quiet``, are refused; the error says what to do
+    instead.
 
     Texts are the lines of each source, then of the target: ``score(source, target)``, or ``score(target)``
     for a language model. With ``n_best`` the target is an n-best list; with ``tsv`` one text has all fields.
 
     Raises as ``Translator`` does; ParallelTextError if the texts differ in length and NBestListError for an
-    invalid line of an n-best list, both after the scores of the lines before, or for an empty list.
+    invalid line of an n-best list, both after the scores of the preceding lines; NBestListError if the list
+    is empty and a source is not.
     """
 
     @takes(SCORE)
@@ -175,8 +177,8 @@ class Scorer(MadeAnew):
     def scores(self, *texts: Iterable[str | bytes], first: int = 0, done: int = 0) -> Iterator[Score]:
         """The scores of streams of lines, in order, each as soon as it is ready.
 
-        first: the number of their first line, for part of a longer text. done: how many lines (of the n-best
-        list with ``n_best``) are passed over. OptionError unless both are whole numbers from 0.
+        first: the number of the first line, for part of a longer text. done: number of lines to skip (of the
+        n-best list with ``n_best``). OptionError unless both are whole numbers from 0.
         """
         first, done = whole_number("first", first), whole_number("done", done)
         finished: InOrder[Score] = InOrder(first + done)
@@ -215,7 +217,7 @@ class Scorer(MadeAnew):
             raise OptionError(f"--train-sets: {needed}, got {number}")
 
     def _rows(self, texts: tuple[Iterable[str | bytes], ...], done: int) -> ParallelLines | NBestRows:
-        """The rows of all streams after those that are done."""
+        """The rows of all streams, without the first ``done``."""
         self.require_inputs(len(texts))
         tsv = self.options.tsv
         names = ["text"] if tsv else [*source_names(self.model.sources), "target"]

@@ -30,15 +30,15 @@ class Scored(NamedTuple):
     log_prob: float
     """The sum over the words."""
     word_scores: np.ndarray
-    """Of each target word, float32 ``(words,)``."""
+    """One score for each target word, float32 ``(words,)``."""
     attention: np.ndarray | None
-    """To the words of the first source, float32 ``(words, source words)``; None if not requested or if the
-    model has none."""
+    """Attention to the words of the first source, float32 ``(words, source words)``; None if not requested or
+    if the model has none."""
 
 
 @dataclass(frozen=True)
 class ScoringPlan(Plan, by_key=["model"], code=["layers", "nmt"]):
-    """``Model.scorer`` for so many sentences, each stream padded to ``length``."""
+    """``Model.scorer`` for ``batch`` sentences, each stream padded to ``length``."""
 
     model: Model
     batch: int
@@ -64,9 +64,9 @@ class Scoring:
     """Scores translations with one model; neither padding nor the other sentences change a score.
 
     mini_batch: the most sentences in a batch. mini_batch_words: the most words of a stream in a batch,
-    padding included; 0: any number. attention, best: whether to return them.
+    padding included; 0: any number. attention, best: whether to return attention and the most probable words.
 
-    Programs are made for few shapes, and only if padding to those that are known costs more.
+    Programs are made for few shapes: a new one only if padding to known shapes costs more.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Scoring:
         self.batches = FewBatches(mini_batch, mini_batch_words, model.dim_vocabs[-1])
 
     def scores(self, samples: Sequence[Streams]) -> Iterator[tuple[int, Scored]]:
-        """The index of each sentence and its score, the longest first.
+        """The index of each sentence and its score, longest sentences first.
 
         samples: ids with ``</s>``, at least one in every stream; ArgumentError otherwise.
         """
@@ -90,8 +90,8 @@ class Scoring:
             yield number, scored
 
     def scores_and_best(self, samples: Sequence[Streams]) -> Iterator[tuple[int, Scored, np.ndarray | None]]:
-        """The same with the most probable word at each place, given the words before it, int32 ``(words,)``;
-        None if not requested."""
+        """Like ``scores``, with the most probable word at each position given the words before it, int32
+        ``(words,)``; None if not requested."""
         check_ids(self.model, samples)
         pending: tuple[list[int], Any] | None = None
         for numbers, shape in self.batches([max(map(len, streams)) for streams in samples]):
@@ -135,8 +135,8 @@ def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) 
 
 
 def check_ids(model: Model, samples: Sequence[Streams]) -> None:
-    """``ArgumentError`` for a sample without ids, at least one, of the vocabulary in each of the model's
-    streams, and for what is no list of samples."""
+    """``ArgumentError`` unless ``samples`` is a list of samples, each with at least one id in each of the
+    model's streams, and all ids are in the vocabularies."""
     names, sizes = [*source_names(model.sources), "target"], model.ids
     if not isinstance(samples, Sized):
         raise ArgumentError(f"expected a list of sentences, got {samples!r:.80}")

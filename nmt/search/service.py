@@ -19,8 +19,8 @@ class TranslationService:
 
     search: finds the hypotheses. printing: if it prints alignments, the search collects attention.
     right_left: whether the models are right-to-left. forced: whether samples have, after their sources, the
-    first words of their translations (``--force-decode``). risk: chooses among the hypotheses (``--mbr``);
-    with samples, of which the search draws one at a time.
+    first words of their translations (``--force-decode``). risk: chooses among the hypotheses (``--mbr``); if
+    these are drawn, each search draws one.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class TranslationService:
         return max(1, self.risk.samples) if self.risk else 1
 
     def searched(self, count: int | None) -> int | None:
-        """How many hypotheses a search returns of which ``count`` are wanted."""
+        """How many hypotheses each search returns if ``count`` are wanted."""
         if self.risk is None:
             return count
         return 1 if self.risk.samples else self.search.beam_size
 
     def requests(self, sample: Sentence, number: int) -> list[Request]:
-        """What is searched for a sample without a problem: ``draws`` requests, with the indices from
-        ``number * draws`` on. ``number`` determines the noise of sampling."""
+        """The ``draws`` requests for a sample without a problem, with indices from ``number * draws`` on.
+        ``number`` determines the noise of sampling."""
         sources, first = self.search.streams, number * self.draws
         prefix = sample.sequences[sources] if self.forced else None
         return [
@@ -90,7 +90,7 @@ class TranslationService:
         ]
 
     def attends(self, attention: bool) -> bool:
-        """Whether the search must find attention: it is asked for, or printed."""
+        """Whether the search must return attention: it is requested, or printed."""
         return attention or self.printing.alignment is not None
 
     def translation(
@@ -101,7 +101,7 @@ class TranslationService:
         attention: bool = False,
         count: int | None = None,
     ) -> Translation:
-        """The translation of a sample for which these hypotheses were found; the best ``count`` of them."""
+        """The translation of a sample from the hypotheses found for it; with ``risk`` the best ``count``."""
         texts = tuple(map(self._text, hypotheses))
         if self.risk is not None:
             hypotheses, texts = self.risk.ranked(hypotheses, texts)
@@ -132,9 +132,9 @@ class TranslationService:
 
 
 class Gathered:
-    """Puts together what several searches of each sample find.
+    """Collects the hypotheses that several searches find for each sample.
 
-    draws: how many there are of each; their indices follow each other.
+    draws: how many searches a sample has; their indices are consecutive.
     """
 
     def __init__(self, draws: int) -> None:
@@ -142,8 +142,8 @@ class Gathered:
         self._parts: dict[int, dict[int, list[Hypothesis]]] = {}
 
     def add(self, index: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """Add what a search found; all hypotheses of its sample, in the order of the draws, or nothing while
-        some are missing."""
+        """Add what one search found. Returns all hypotheses of the sample, in the order of the draws, or
+        nothing while some are missing."""
         parts = self._parts.setdefault(index // self._draws, {})
         parts[index] = hypotheses
         if len(parts) < self._draws:

@@ -20,9 +20,9 @@ from nmt.text.vocabs.base import Vocab
 MAGIC = 0xF11A48D5013417F5
 QUICKSAND_MAGIC = 1234567890
 HEADER = struct.Struct("<6Q")
-"""Of a binary file: magic, checksum, first, best, number of offsets, number of target words."""
+"""The header of a binary file: magic, checksum, first, best, number of offsets, number of target words."""
 MULTIPLE = 8
-"""Marian fills up a sentence's candidates to a multiple of this with further words."""
+"""Marian fills up a sentence's candidates with further words to a multiple of this."""
 ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
 MOST_WORDS = (1 << 31) - 1
@@ -39,7 +39,7 @@ class ShortlistError(MGraphError, ValueError):
 class Lexicon:
     """Target words for every source word.
 
-    offsets: int64 ``[source words + 1]``; ``words[offsets[s]:offsets[s + 1]]`` are those of word ``s``.
+    offsets: int64 ``[source words + 1]``; source word ``s`` has ``words[offsets[s]:offsets[s + 1]]``.
     words: int32 target words.
     first: how many of the first words of the target vocabulary are candidates for every sentence.
     best: the maximum number of target words per source word when the lexicon was made.
@@ -89,9 +89,9 @@ class Shortlist:
 
 
 class Listed:
-    """The words in any of some shortlists, at most ``most`` of a vocabulary of ``size``.
+    """The union of some shortlists: at most ``most`` words of a vocabulary of ``size``.
 
-    Word 0, with which shortlists are padded, is always one.
+    Word 0, with which shortlists are padded, is always included.
     """
 
     def __init__(self, size: int, most: int) -> None:
@@ -102,7 +102,7 @@ class Listed:
         return int(np.count_nonzero(self._inside))
 
     def add(self, candidates: np.ndarray) -> bool:
-        """Add a shortlist, if there is room for its words."""
+        """Add a shortlist; False if there is no room for its words."""
         new = candidates[~self._inside[candidates]]
         if len(self) + len(new) > self._most:
             return False
@@ -128,7 +128,7 @@ def load_shortlist(
         lexicon = read_binary(data, path, size, check=_flag(rest))
     elif path.endswith(".bin"):
         kind = "Microsoft's Quicksand shortlist" if _is_quicksand(data) else "no shortlist of Marian's"
-        raise ShortlistError(f"{path}: a binary shortlist is expected, this is {kind}")
+        raise ShortlistError(f"{path}: expected a binary shortlist, this is {kind}")
     else:
         lexicon = read_text(data, path, source_vocab, target_vocab, *_limits(rest))
     return Shortlist(lexicon, size, shared)
@@ -137,7 +137,7 @@ def load_shortlist(
 def convert_shortlist(
     values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, target: str | os.PathLike[str]
 ) -> None:
-    """Convert the text file of ``values``, those of ``--shortlist``, to the binary file ``target``."""
+    """Convert the text file in ``values``, the words of ``--shortlist``, to the binary file ``target``."""
     path, *rest = values
     data = read_whole(path)
     limits = _limits(rest)
@@ -158,10 +158,9 @@ def read_text(
     """Read a lexicon from text of triples ``target source probability``.
 
     Pairs with the word ``NULL`` are skipped. Each source word keeps the ``best`` most probable target words
-    with a probability above ``threshold``, of equals those with the higher id. Of repeated pairs the last
-    counts. ``converting`` follows Marian's converter: the most probable of repeated pairs counts, and a
-    probability equal to the threshold is enough (above 0 Marian compares the threshold with the word's id
-    instead).
+    with a probability above ``threshold``; among equals, the higher ids. Of repeated pairs the last counts.
+    ``converting`` follows Marian's converter: the most probable of repeated pairs counts, and a probability
+    equal to the threshold is enough (above 0 Marian compares the threshold with the word's id instead).
     """
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
@@ -189,7 +188,7 @@ def read_text(
 
 
 def _line(data: bytes, field: int) -> int:
-    """The line, from 1, of a field, numbered from 0."""
+    """The line number, from 1, of field ``field``, from 0."""
     found = next(islice(_WORD.finditer(data), field, field + 1))
     return data.count(b"\n", 0, found.start()) + 1
 

@@ -49,7 +49,7 @@ class EncodingPlan(Plan, by_key=["model"]):
 def encode_sentences(
     model: Model, sentences: Sequence[Sequence[int]], stream: int, batches: FewBatches
 ) -> States:
-    """The encoder states of sentences of source stream ``stream``, given as word ids with ``</s>``.
+    """The encoder states of sentences of source stream ``stream``; sentences are word ids with ``</s>``.
 
     Neither padding nor the other sentences change a state.
     """

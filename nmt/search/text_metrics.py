@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of translations, by sacrebleu."""
+"""BLEU, chrF and TER of translations, computed by sacrebleu."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nmt.settings.metrics import TEXT_METRICS
 def sacrebleus(name: str, option: str, *, sentences: bool = False) -> Any:
     """sacrebleu's metric with its defaults; for sentences BLEU has effective order.
 
-    name: one of ``TEXT_METRICS``. option: who needs it, for the OptionError if sacrebleu is not installed.
+    name: one of ``TEXT_METRICS``. option: the one that needs it, for the OptionError if sacrebleu is missing.
     """
     try:
         metrics: Any = importlib.import_module("sacrebleu.metrics")
@@ -30,7 +30,7 @@ class TextMetrics:
     """Metrics of texts: each of ``names`` is ``bleu``, ``chrf`` or ``ter``, with sacrebleu's defaults.
 
     Sentences have sacrebleu's sentence scores, for BLEU with effective order; a corpus has its own score,
-    which is no mean. From 0 to 100; of TER lower is better.
+    which is not their mean. BLEU and chrF are from 0 to 100; TER may exceed 100, and lower is better.
 
     OptionError for an unknown name, and if sacrebleu is not installed. Source: Post 2018.
     """
@@ -48,7 +48,7 @@ class TextMetrics:
         return tuple(each.sentence_score(translation, [reference]).score for each in self._sentence)
 
     def corpus(self, translations: Sequence[str], references: Sequence[str]) -> tuple[float, ...]:
-        """The scores of all lines together; NaN without a line."""
+        """The scores of all lines together; NaN if there are none."""
         if not translations:
             return (math.nan,) * len(self.names)
         return tuple(each.corpus_score(translations, [references]).score for each in self._corpus)

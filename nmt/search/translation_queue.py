@@ -29,7 +29,7 @@ MOST_LINES = 10_000
 
 
 class QueueFullError(MGraphError):
-    """As many lines wait for their translations as a queue allows."""
+    """A queue has as many lines as it allows."""
 
 
 class QueueClosedError(MGraphError):
@@ -37,14 +37,14 @@ class QueueClosedError(MGraphError):
 
 
 class LineTimeoutError(MGraphError, TimeoutError):
-    """A line was not translated in its time."""
+    """A line was not translated in time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
     """A line that is not done.
 
-    owner: keeps the queue alive until then.
+    owner: keeps the queue alive until the line is done.
     """
 
     sample: Sentence
@@ -55,17 +55,18 @@ class _Line:
 class TranslationQueue:
     """Translates lines that many threads or asyncio tasks hand in, all together, by continuous batching.
 
-    A line enters the search while others are searched, and its result is there as soon as it is done,
-    whatever else waits. Results are those of ``translator``; with ``output_sampling`` line n is drawn as line
-    n of a text.
+    A line enters the search while others are being searched, and its result is available as soon as it is
+    done, whatever else waits. Results are those of ``translator``; with ``output_sampling``, line n is drawn
+    like line n of a text.
 
     translator: with its models and options; it may be used directly, too.
-    most_lines: how many lines may be in the queue, those included that are searched.
-    timeout: seconds in which a line must be translated, from when it was handed in; None for any.
+    most_lines: how many lines may be in the queue, including those being searched.
+    timeout: seconds that a line may take, from when it is handed in; None for no limit.
     n_best, return_attention: as for ``Translator.translate``.
 
-    The threads of the searches, as many as the translator's, start here and end at ``close``; the end of a
-    ``with`` block closes the queue too, after an error without finishing. What nobody refers to is closed.
+    The search threads, as many as the translator has searches, start here and end at ``close``. The end of a
+    ``with`` block closes the queue too; after an error, without finishing its lines. A queue that nothing
+    refers to any more is closed.
 
     Raises OptionError for a value that is not allowed.
     """
@@ -81,9 +82,9 @@ class TranslationQueue:
     ) -> None:
         check_process()
         if not isinstance(translator, Translator):
-            raise OptionError(f"translator is a Translator, got {translator!r:.80}")
+            raise OptionError(f"translator must be a Translator, got {translator!r:.80}")
         if not (type(most_lines) is int and most_lines >= 1):
-            raise OptionError(f"most_lines is a whole number from 1, got {most_lines!r}")
+            raise OptionError(f"most_lines must be a whole number from 1, got {most_lines!r}")
         self.translator, self.most_lines = translator, most_lines
         self.timeout = _seconds("timeout", timeout)
         self._attention, self._count = return_attention, translator.count(n_best)
@@ -110,7 +111,7 @@ class TranslationQueue:
         self._lock = threading.RLock()
         self._lines: dict[int, _Line] = {}
         self._numbers = itertools.count()
-        self._places = 0  # that are taken, by lines and by those that are about to be lines
+        self._places = 0  # taken by lines in the queue or about to enter it
         self._room: deque[Future[None]] = deque()
         self._closed = False
         self._deadlines = _Deadlines()
@@ -119,7 +120,7 @@ class TranslationQueue:
             threading.Thread(target=_work, args=(self._job, k, settings), name="mgraph-queue", daemon=True)
             for k in range(self._job.searches)
         ]
-        # When the process ends, the last one is called first.
+        # When the process ends, the last finalizer is called first.
         weakref.finalize(self._job, _join, self._threads)
         for stop in self._job.arriving.stop, self._deadlines.stop:
             weakref.finalize(self, stop)
@@ -142,15 +143,15 @@ class TranslationQueue:
         """Hand in a line; its translation is the result of the future.
 
         texts: the line of each text that ``Translator.translate`` takes, without its end.
-        timeout: instead of the queue's; then the future raises LineTimeoutError.
-        wait: how many seconds to wait for room if the queue is full, None for any.
+        timeout: overrides the queue's; when it expires, the future raises LineTimeoutError.
+        wait: how many seconds to wait for room if the queue is full; None for no limit.
 
-        ``future.cancel()`` takes the line back; if it is being searched, what is found is thrown away. A line
-        that is left out, such as one that is too long, has a result too: ``Translation.problem`` says why.
+        ``future.cancel()`` takes the line back; if it is being searched, the result is discarded. A line that
+        is left out, such as one that is too long, has a result too: ``Translation.problem`` says why.
 
-        Raises QueueFullError if there is no room, QueueClosedError after ``close``, OptionError for another
-        number of texts, ArgumentError for a line that is not text. The future raises the error that ended
-        the search, if one did: lines that were searched elsewhere do not notice.
+        Raises QueueFullError if there is no room, QueueClosedError after ``close``, OptionError for a wrong
+        number of texts, ArgumentError for a line that is not text. If an error ends the search of the line,
+        the future raises it; lines in other lanes are not affected.
         """
         row = self._row(texts, timeout)
         place = self._asked()
@@ -184,8 +185,8 @@ class TranslationQueue:
     def translate(self, *texts: Iterable[str | bytes], timeout: float | None = None) -> list[str]:
         """Translate lines, as ``Translator.translate``, together with those of other threads.
 
-        Waits for room. Errors as for ``submit``; ParallelTextError for texts that are not as long as each
-        other. After an error the other lines are taken back.
+        Waits for room. Errors as for ``submit``; ParallelTextError for texts that differ in length. After an
+        error the other lines are taken back.
         """
         futures: list[Future[Translation]] = []
         rows = self.translator.rows(texts)
@@ -228,7 +229,7 @@ class TranslationQueue:
         return [without_end(as_bytes(text)) for text in texts]
 
     def _asked(self) -> Future[None]:
-        """A place in the queue: a future that is done as soon as there is one."""
+        """Ask for a place in the queue: a future that is done as soon as a place is free."""
         place: Future[None] = Future()
         with self._lock:
             if self._closed:
@@ -241,7 +242,7 @@ class TranslationQueue:
         return place
 
     def _taken_back(self, place: Future[None]) -> bool:
-        """Ask for a place no longer; False if it is given already."""
+        """Withdraw the request for a place; False if the place has been given already."""
         if not place.cancel():
             return False
         with self._lock, suppress(ValueError):
@@ -249,7 +250,7 @@ class TranslationQueue:
         return True
 
     def _leave(self) -> None:
-        """Give a place to who waits for one."""
+        """Give up a place; the first request that waits gets it."""
         with self._lock:
             waiting = (place for place in _popped(self._room) if place.set_running_or_notify_cancel())
             place = next(waiting, None)
@@ -259,7 +260,7 @@ class TranslationQueue:
         place.set_result(None)
 
     def _entered(self, row: Sequence[bytes], timeout: float | None) -> Future[Translation]:
-        """Put a line, which has a place, into the queue."""
+        """Put a line that has a place into the queue."""
         future: Future[Translation] = Future()
         service, number = self.translator.service, next(self._numbers)
         try:
@@ -288,7 +289,7 @@ class TranslationQueue:
         return future
 
     def _done(self, number: int, future: Future[Translation]) -> None:
-        """The future of a line is done, whatever the reason."""
+        """Called when the future of a line is done, whatever the reason."""
         with self._lock:
             del self._lines[number]
             self._gathered.remove(number)
@@ -298,7 +299,7 @@ class TranslationQueue:
         self._leave()
 
     def _deliver(self, index: int, some: list[Hypothesis]) -> None:
-        """A search has found these."""
+        """Called with the hypotheses that a search has found."""
         service = self.translator.service
         with self._lock:
             line = self._lines.get(index // service.draws)
@@ -316,7 +317,7 @@ class TranslationQueue:
             line.future.set_result(found)
 
     def _fail(self, index: int, error: Exception) -> None:
-        """A search of a line has failed."""
+        """Called with the error of a search that has failed."""
         with self._lock:
             line = self._lines.get(index // self.translator.service.draws)
         if line is not None:
@@ -325,7 +326,7 @@ class TranslationQueue:
 
 
 class _Deadlines:
-    """Ends the waiting for futures that are not done in time, with a thread that starts with the first."""
+    """Fails futures that are not done in time, in a thread that starts with the first future."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
@@ -335,7 +336,7 @@ class _Deadlines:
         self._stopped = False
 
     def add(self, future: Future[Translation], seconds: float) -> None:
-        """LineTimeoutError for a future that is not done so many seconds from now."""
+        """Fail ``future`` with LineTimeoutError if it is not done ``seconds`` from now."""
         entry = time.monotonic() + seconds, next(self._numbers), seconds, weakref.ref(future)
         with self._changed:
             heapq.heappush(self._heap, entry)
@@ -389,5 +390,5 @@ def _seconds(name: str, value: float | None) -> float | None:
     """A number of seconds from 0, or None."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (number and 0 <= value <= threading.TIMEOUT_MAX):
-        raise OptionError(f"{name} is a number of seconds from 0, or None, got {value!r}")
+        raise OptionError(f"{name} must be a number of seconds from 0, or None, got {value!r}")
     return value

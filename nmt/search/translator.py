@@ -59,7 +59,7 @@ _OF_LOADING = frozenset(
     for section in (DecodedModelOptions, Devices, Precision, IntegerProducts)
     for option in options_of(section).values()
 ) | {"vocabs", "no_spm_encode", "no_spm_decode", "marian_exact", "cpu_devices"}
-"""Options that count when models and vocabularies are loaded."""
+"""Options that matter only when models and vocabularies are loaded."""
 
 Lines = Iterable[str | bytes]
 
@@ -71,22 +71,22 @@ class Translator(MadeAnew):
     vocabs: paths of the vocabularies of the sources and, last, of the target.
     pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary, if
     vocabularies are lists of pieces (OPUS-MT).
-    mbr: ``chrf``, ``bleu`` or an own utility, a function of the texts of a hypothesis and a reference: choose
-    by minimum Bayes risk, among ``mbr_samples`` samples or in the n-best list (``BayesRisk``).
+    mbr: ``chrf``, ``bleu`` or your own utility, a function of the texts of a hypothesis and a reference:
+    choose by minimum Bayes risk, among ``mbr_samples`` samples or in the n-best list (``BayesRisk``).
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
     ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions``
     lists them with types; an object of that class may be passed in place of ``models``. Options of the
-    command line only, such as ``quiet``, are refused with what to do instead.
+    command line only, such as ``quiet``, are refused; the error says what to do instead.
 
-    Methods that take lines take one text for each source of the models (one for a language model, too: only
-    the number of its words counts), and with ``force_decode`` one more with the first words of the
-    translations. With ``tsv`` they take one text with tab-separated fields.
+    Methods that take lines take one text for each source of the models (also one for a language model: only
+    its number of words counts), and with ``force_decode`` one more with the first words of the translations.
+    With ``tsv`` they take one text with tab-separated fields.
 
-    On a CPU up to ``cpu_threads`` searches, at most 8, run at once, each in its own memory; on several
-    devices at least one runs on each, which has its own copy of the parameters. Files are read once, here. A
-    few programs serve lines of all lengths; they are compiled when first needed. A copy is made
-    anew with the same options, as is what another process unpickles: it reads the files again.
+    On a CPU up to ``cpu_threads`` searches, at most 8, run at the same time, each in its own memory; with
+    several devices, each runs at least one search and has its own copy of the parameters. Files are read
+    once, here. A few programs serve lines of all lengths; they are compiled when first needed. A copied or
+    unpickled translator is built again from the same options: it reads the files again.
 
     Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
     MGraphErrors for files that cannot be used, OSError for missing ones. DeviceError in a process forked from
@@ -156,7 +156,7 @@ class Translator(MadeAnew):
         self._arrange()
 
     def _arrange(self) -> None:
-        """Make what reads lines, searches and prints, by the options."""
+        """Make the encoder of lines, the search and the printing that the options ask for."""
         options, right_left = self.options, _right_left(self.models)
         forced = [self.target_vocab] if options.force_decode else []
         self.encoder = LineEncoder(
@@ -187,16 +187,16 @@ class Translator(MadeAnew):
         return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), options
 
     def with_options(self, *, mbr: str | Utility | None = None, **given: Any) -> Translator:
-        """The same models and vocabularies with other options of lines, search and printing.
+        """The same models and vocabularies with other options for lines, search and printing.
 
         mbr: as when a Translator is made; ``""`` for none.
 
-        Nothing is loaded again. OptionError for an invalid value, and for an option that counts when models
-        are loaded, such as ``vocabs`` or ``precision``; TypeError for an unknown option.
+        Nothing is loaded again. OptionError for an invalid value, and for an option that matters only when
+        models are loaded, such as ``vocabs`` or ``precision``; TypeError for an unknown option.
         """
         loading = [name for name in given if name in _OF_LOADING]
         if loading:
-            raise OptionError(f"--{loading[0].replace('_', '-')} counts only when a Translator is made")
+            raise OptionError(f"--{loading[0].replace('_', '-')} takes effect only when a Translator is made")
         utility = self._utility
         if mbr is not None:
             utility = mbr if callable(mbr) else None
@@ -265,8 +265,8 @@ class Translator(MadeAnew):
         set, or with the option ``n_best`` the whole list as one string with a line for each entry.
 
         With any of the arguments, returns a ``Translation`` for each line instead: with scores, the
-        ``n_best`` best translations (at most ``beam_size``; None for the option's), and with
-        ``return_attention`` their attention to the words of the first source.
+        ``n_best`` best translations (at most ``beam_size``, or ``mbr_samples`` if set; None for the option's
+        number), and with ``return_attention`` their attention to the words of the first source.
         """
         found = self._translations(texts, return_attention, n_best, at_once=True)
         if return_attention or return_scores or n_best is not None:
@@ -284,10 +284,10 @@ class Translator(MadeAnew):
         """Translate a stream of lines, in order, each as soon as it is ready.
 
         Reads ``mini_batch * maxi_batch`` lines at a time. Arguments as for ``translate``. ParallelTextError
-        if one text has fewer lines than another, after the lines before.
+        if one text has fewer lines than another, after the preceding lines.
 
-        first: the number of the first line, for part of a longer text; ``output_sampling`` then draws by the
-        numbers of lines, else by how many this object has translated. done: how many lines are passed over.
+        first: the number of the first line, for part of a longer text; ``output_sampling`` then draws by line
+        number, otherwise by how many lines this object has translated. done: number of lines to skip.
         OptionError unless both are whole numbers from 0.
         """
         return self._translations(texts, return_attention, n_best, first=first, done=done)
@@ -295,7 +295,7 @@ class Translator(MadeAnew):
     def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
         """The encoder states of the words of lines, and their mask, computed in batches.
 
-        source: the number of the source stream of the lines. model: its number in the ensemble.
+        source: the number of the lines' source stream. model: the number of the model in the ensemble.
         Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
         OptionError for a model or source that does not exist, and for lines that are too long.
         """
@@ -332,7 +332,7 @@ class Translator(MadeAnew):
             raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
 
     def rows(self, texts: Sequence[Lines], done: int = 0) -> ParallelLines:
-        """The rows of lines of as many texts as are expected, without the first ``done``."""
+        """The rows of the texts, without the first ``done``; OptionError for a wrong number of texts."""
         self.require_inputs(len(texts))
         return ParallelLines(texts, self.names[: len(texts)], done)
 
@@ -344,7 +344,7 @@ class Translator(MadeAnew):
         if n_best is None:
             return most if options.n_best else 1
         if not (type(n_best) is int and 1 <= n_best <= most):
-            raise OptionError(f"n_best is from 1 to {name}={most}, got {n_best!r}")
+            raise OptionError(f"n_best must be from 1 to {name}={most}, got {n_best!r}")
         return n_best
 
     @property

@@ -45,8 +45,8 @@ class Sentences:
 class Beam:
     """The state of the search between two steps.
 
-    steps int32 ``[batch]``: the number of words of each sentence's living hypotheses.
-    slots int32 ``[batch]``: how many hypotheses of each sentence may live; 0 when it is done.
+    steps int32 ``[batch]``: the number of words of each sentence's live hypotheses.
+    slots int32 ``[batch]``: how many hypotheses of each sentence may be live; 0 when it is done.
     best float32 ``[batch]``: the best score of the finished hypotheses, if the search may end early.
     words int32, paths float32 ``[batch, beam]``: last word and path score of each hypothesis.
     scores float32 ``[batch, beam, model]``: its unweighted log-probability under each model.
@@ -65,7 +65,7 @@ class Beam:
 @register_arrays
 @dataclass(frozen=True)
 class Trellis:
-    """Every hypothesis that was ever in a beam, step by step; of one sentence without the axis ``batch``.
+    """Every hypothesis that was ever in a beam, step by step; for one sentence, without the axis ``batch``.
 
     words int32 ``[batch, step, beam]``: the last word of the hypothesis.
     origins int32 ``[batch, step, beam]``: the place of its prefix in the beam of the step before.
@@ -112,7 +112,7 @@ class Ranking:
 def best_hypotheses(
     trellis: Trellis, limit: int, length: int, ranking: Ranking, eos: int, count: int
 ) -> list[Hypothesis]:
-    """The ``count`` best hypotheses of a sentence; of equals the one that ended first.
+    """The ``count`` best hypotheses of a sentence; among equals, the one that ended first.
 
     A hypothesis ends with ``</s>`` or after ``limit`` words. The trellis is one sentence's, in NumPy arrays.
     length: of the first source.

@@ -1,4 +1,4 @@
-"""``SearchWork``: what rows of lanes and encoders did, and how much of that was for sentences."""
+"""``SearchWork``: the work of lane rows and encoders, and how much of it was for sentences."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class SearchWork:
-    """Counts of a search, which add up."""
+    """Counts of a search; those of several searches can be added."""
 
     steps: int = 0
-    """Of rows: a step of a lane has as many as the lane has rows."""
+    """Steps of rows: each step of a lane counts once for each of its rows."""
     busy: int = 0
-    """How many of these had a sentence."""
+    """How many of ``steps`` had a sentence."""
     positions: int = 0
-    """Of sources that were encoded, padding included."""
+    """Positions of encoded sources, padding included."""
     words: int = 0
-    """How many of these were words."""
+    """How many of ``positions`` were words."""
 
     def __add__(self, other: SearchWork) -> SearchWork:
         return SearchWork(*map(sum, zip(astuple(self), astuple(other), strict=True)))

@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 PATH = re.compile(r"/translate/?(\?.*)?")
 LINES = 1024
-"""The most lines of a message that are in the queue or wait for it at once."""
+"""The most lines of a message that are in the queue or wait for it at the same time."""
 MESSAGES = 4
 """How many messages of a connection are read ahead."""
 GRACE = 0.1
-"""Seconds in which messages that are under way when the server stops still arrive."""
+"""Seconds for messages under way to arrive when the server stops."""
 STOPPING = "the server stops"
 
 
@@ -63,9 +63,9 @@ class TranslationServer:
     async def run(self, ready: Callable[[int], None] = lambda _: None) -> None:
         """Serve until ``stop`` is called.
 
-        Then no connection is accepted, messages that have come are answered, and connections are closed with
-        status 1001. ready: called with the port when connections are accepted. OSError for an address
-        or port that cannot be used.
+        Then the server accepts no more connections, answers the messages that have arrived, and closes its
+        connections with status 1001. ready: called with the port once connections are accepted. OSError for
+        an address or port that cannot be used.
         """
         self._stopping = asyncio.get_running_loop().create_future()
         server = await self._opened()
@@ -93,7 +93,7 @@ class TranslationServer:
                 process_request=self._admitted,
                 max_size=options.max_message_bytes,
                 max_queue=MESSAGES,
-                ping_timeout=None,  # who is busy, or has sent many messages, answers no ping in time
+                ping_timeout=None,  # a client that is busy, or has sent many messages, answers too late
                 logger=logger.getChild("websockets"),
             )
         except OSError as error:
@@ -114,8 +114,8 @@ class TranslationServer:
             self._stopping.set_result(None)
 
     async def run_until_signalled(self) -> bool:
-        """Serve until SIGTERM or SIGINT, as ``stop`` ends it; the second one ends it at once, and what is not
-        answered is lost. Returns whether all messages were answered."""
+        """Serve until SIGTERM or SIGINT, which ends it as ``stop`` does. A second signal ends it immediately,
+        and unanswered messages are lost. Returns whether all messages were answered."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -141,7 +141,7 @@ class TranslationServer:
         return None
 
     async def _connected(self, connection: ServerConnection) -> None:
-        if len(self._handlers) >= self._options.max_connections:  # several were admitted at once
+        if len(self._handlers) >= self._options.max_connections:  # several were admitted at the same time
             await connection.close(CloseCode.TRY_AGAIN_LATER, "too many connections")
             return
         self._handlers.add(task := asyncio.current_task())
@@ -167,13 +167,13 @@ class TranslationServer:
             await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not received.done():
-                received.cancel()  # nothing is lost by that
+                received.cancel()  # which loses no message
         with suppress(asyncio.CancelledError):
             return _bytes(await received)
         return None
 
     async def _rest(self, connection: ServerConnection) -> list[bytes]:
-        """The messages that have come when the server stops."""
+        """The messages that have arrived when the server stops."""
         found = []
         with suppress(TimeoutError, ConnectionClosed):
             async with asyncio.timeout(GRACE):
@@ -228,7 +228,7 @@ class TranslationServer:
         return "\n".join([*(found.get(number, "") for number in range(len(lines))), ""]) or "\n"
 
     async def _line(self, number: int, line: bytes) -> str:
-        """What is printed for a line of a message; nothing after an error, which is logged."""
+        """The output for a line of a message; empty after an error, which is logged."""
         try:
             found: Translation = await self._queue.translation(line)
         except Exception as error:
@@ -239,7 +239,7 @@ class TranslationServer:
 
 
 def _at_all_addresses(port: int) -> socket.socket:
-    """One socket for IPv4 and IPv6, where there is IPv6: so 0 is one port, not one for each."""
+    """One socket for IPv4 and, where available, IPv6, so that port 0 means one port, not one for each."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))

@@ -59,7 +59,7 @@ def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, 
 
 
 def _replaced(given: Mapping[str, Given]) -> tuple[str, ...]:
-    """The options that given names of optax replace."""
+    """The options that a given optimizer or schedule of optax replaces."""
     begin = {name: str(found.value).startswith(OPTAX) for name, found in given.items()}
     return (*(BY_SCHEDULE * begin.get("lr-schedule", False)), *(BY_OPTIMIZER * begin.get("optimizer", False)))
 

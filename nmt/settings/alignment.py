@@ -1,5 +1,5 @@
-"""The options of word alignment, those of fast_align with the settings that its authors recommend, and of
-shortlists."""
+"""The options of shortlists, and those of word alignment: fast_align's, with the settings that its authors
+recommend."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class AlignmentOptions(Options):
 
     heuristic: str = option(
         "grow-diag-final-and",
-        "one direction, or how both are joined, as by atools",
+        "one direction, or how to combine both, as in atools",
         short="c",
         choices=(*DIRECTIONS, *HEURISTICS),
     )
     iterations: int = option(5, "passes over the text; the last chooses the links", short="I", least=1)
     favor_diagonal: bool = option(True, "prefer links near the diagonal")
-    diagonal_tension: float = option(4.0, "how much at first; 0 not at all", short="T", least=0)
+    diagonal_tension: float = option(4.0, "how strongly at first; 0: not at all", short="T", least=0)
     optimize_tension: bool = option(True, "fit the tension to the text")
     variational_bayes: bool = option(True, "a Dirichlet prior for the words' translations")
-    alpha: float = option(0.01, "its parameter, above 0", least=0)
-    p0: float = option(0.08, "the probability that a word has no link", short="q", least=0, below=1)
-    null_word: bool = option(True, "let words have no link")
+    alpha: float = option(0.01, "parameter of that prior, above 0", least=0)
+    p0: float = option(0.08, "probability that a word has no link", short="q", least=0, below=1)
+    null_word: bool = option(True, "allow words without links")
 
 
 class ShortlistLimits(Options):

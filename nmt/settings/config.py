@@ -33,7 +33,7 @@ version special-vocab num-devices clip-gemm multi-node multi-node-overlap grad-d
 grad-dropping-warmup
 """.split()
 OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mini-batch-understuff": "1"}
-# Of Bergamot's fork of Marian; they affect speed, rounding and the splitting of text into lines.
+# Options of Bergamot's fork of Marian; they affect speed, rounding and the splitting of text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
 origin-language ssplit-mode ssplit-prefix-file target-language
@@ -117,15 +117,16 @@ class Command(Generic[C]):
     def from_python(self, given: Mapping[str, Any]) -> C:
         """The options from Python arguments, which are validated like a command line.
 
-        TypeError for an unknown one and for one of the command line only, OptionError for an invalid value.
+        TypeError for an unknown option and for one of the command line only, OptionError for an invalid
+        value.
         """
         return self.values(self.complete(self._accepted(given)))
 
     def changed(self, options: C, given: Mapping[str, Any]) -> C:
         """``options`` changed by Python arguments, by the rules and with the errors of ``from_python``.
 
-        Arguments override ``options`` as a command line overrides a file, and so do aliases among them. What
-        only follows from arguments, as ``--tsv`` from standard input, overrides nothing.
+        Arguments override ``options`` as a command line overrides a file, and so do aliases among them. An
+        option that only follows from arguments, as ``--tsv`` from standard input, overrides nothing.
         """
         accepted = self._accepted(given)
         had = {
@@ -155,15 +156,15 @@ class Command(Generic[C]):
 
 
 def options_from(section: type[C], given: Mapping[str, Any]) -> C:
-    """The options of a class from Python arguments. TypeError for an unknown one and for one of the command
-    line only, OptionError for an invalid value."""
+    """The options of a class from Python arguments. TypeError for an unknown option and for one of the
+    command line only, OptionError for an invalid value."""
     _check_names(given, options_of(section))
     return section(**given)
 
 
 def _check_names(given: Iterable[str], options: Mapping[str, Option]) -> None:
-    """TypeError for the first name that is no Python argument; for an option of the command line only it says
-    what to do instead."""
+    """TypeError for the first name that is not a Python argument; for an option of the command line only, it
+    says what to do instead."""
     declared = {option.attribute: option for option in options.values()}
     for name in given:
         option = declared.get(name)
@@ -210,7 +211,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(command: Command[C], argv: Sequence[str]) -> C:
-    """The options of ``command`` by its command line and the files that this names.
+    """The options of ``command`` from its command line and the files that it names.
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
@@ -218,7 +219,7 @@ def parse(command: Command[C], argv: Sequence[str]) -> C:
 
 
 def checked(command: Command[C], given: Mapping[str, Given], operands: tuple[str, ...]) -> C:
-    """The options of ``command`` from what ``read`` found; OptionError for what is wrong with it."""
+    """The options of ``command`` from what ``read`` found; OptionError if they are invalid."""
     return command.values(given, operands=operands) if command.operands else command.values(given)
 
 
@@ -238,7 +239,7 @@ def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], 
 
 
 def _configurations(command: Command[Any], words: Mapping[str, Any]) -> Sequence[str]:
-    """The configuration files to read; without ``--config`` that of the resumed training."""
+    """The configuration files to read; without ``--config``, that of the training to resume."""
     changed = _interpolated if words.get("interpolate-env-vars", False) else str
     if words.get("config") or not command.goes_on:
         return [changed(path) for path in words.get("config", ())]
@@ -251,7 +252,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
 
     With ``relative-paths: true`` paths are relative to the file; environment variables in them are replaced
     first if the file or ``interpolate`` asks for it. Scalars are parsed by the type of their option, so that
-    ``no``, ``1e-1`` and ``none`` mean the same as in Marian; ``normalize: true`` is 1 there, too.
+    ``no``, ``1e-1`` and ``none`` mean the same as in Marian; ``normalize: true`` is 1, as there.
     """
     try:
         with open(path_text(path), encoding="utf-8") as stream:

@@ -20,9 +20,9 @@ class Teacher(Options):
     weights: tuple[float, ...] = option((), "weights of the models of an ensemble")
     beam_size: int = again(BeamOptions, "beam_size", 6)
     normalize: float = again(BeamOptions, "normalize", 1.0)
-    mini_batch: int = again(BatchOptions, "mini_batch", help="lines that the teacher translates at once")
+    mini_batch: int = again(BatchOptions, "mini_batch", help="lines that the teacher translates at a time")
     choose: str = option(
-        "best", "of the beam, the best translation or the nearest to --references", choices=CHOICES
+        "best", "take the best translation of the beam, or the nearest to --references", choices=CHOICES
     )
     mbr: str = again(Searching, "mbr")
     mbr_samples: int = again(Searching, "mbr_samples")
@@ -33,7 +33,7 @@ class DistilledTexts(Options):
 
     title = "Texts"
 
-    input: str = option("", "the text of which the student learns", short="i")
+    input: str = option("", "the source text that the student learns from", short="i")
     references: str = option("", "its known translations, for --choose", short="r")
     valid_sets: tuple[str, ...] = option((), "source and references, for validation and the report")
 
@@ -43,11 +43,11 @@ class Student(Options):
 
     title = "Student"
 
-    output: str = option("student", "the folder for everything that is made", short="o")
+    output: str = option("student", "the folder for all output", short="o")
     student: str = option("", "configuration of mgraph train; overrides the default student's")
     after: str = option(STUDENT_AFTER, "train this long: 100Ku, 10e, 10Gt", short="a")
     guided_alignment: bool = option(False, "let its attention learn the word alignments")
-    tune_after: str = option(TUNED_AFTER, "then fine-tune this long in --quantize-bits")
+    tune_after: str = option(TUNED_AFTER, "then fine-tune this long with --quantize-bits")
     tune_learn_rate: float = option(0.0001, "with this learning rate", least=0)
     quantize_bits: int = option(8, "bits of its parameters", least=2, most=8)
 

@@ -13,7 +13,7 @@ POOLS = ("avg", "cls", "max")
 
 
 class MetricOptions(Options):
-    """Options of a metric model, beside those of its encoder."""
+    """Options of a metric model, besides those of its encoder."""
 
     input_join_fields: bool = option(False, "the texts of a line are one sequence, not one each")
     comet_final_sigmoid: bool = option(False, "the score is a sigmoid")
@@ -29,7 +29,7 @@ class MetricOptions(Options):
 
 
 def metric_options(options: ModelOptions, command: Any) -> MetricOptions:
-    """The metric's options in a model file; those that it lacks are the command's, as in Marian.
+    """The metric's options in a model file; for those that it lacks, the command's, as in Marian.
 
     command: has the fields of ``MetricOptions``.
 

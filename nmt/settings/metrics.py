@@ -40,8 +40,8 @@ OF_METRICS = (
     Alias("like", "comet", _tsv(3)),
     Alias("like", "bleurt", _tsv(2)),
 )
-"""The aliases of ``evaluate``. Marian's also set ``devices``, of which one is used here, and options without
-effect: ``workspace`` and ``input-types``."""
+"""The aliases of ``evaluate``. Marian's also set ``devices``, though only one is used here, and options
+without effect: ``workspace`` and ``input-types``."""
 OF_EMBEDDING = (*OF_READING, Alias("like", "roberta", _READING))
 """The aliases of ``embed``."""
 
@@ -88,7 +88,7 @@ class MetricResults(Options):
     )
     metrics: tuple[str, ...] = option(
         (),
-        "print these of the texts, too; without --vocabs only these",
+        "also print these text metrics; without --vocabs only these",
         choices=TEXT_METRICS,
         command=True,
         dumped=False,
@@ -153,7 +153,7 @@ EMBED = Command("embed", "vectors of sentences", EmbedOptions, aliases=OF_EMBEDD
 
 
 def precision_of(options: Precision) -> str:
-    """In what models multiply; OptionError for ``int8``, which these do not support."""
+    """The type in which models multiply; OptionError for ``int8``, which these models do not support."""
     said = next(iter(options.precision), "float32")
     if said == "int8":
         raise OptionError("--precision: expected float32, float16 or bfloat16 here, got int8")

@@ -111,18 +111,18 @@ class ModelDescription(Options):
     transformer_rnn_projection: bool = option(False, "a projection after a recurrent autoregression")
     transformer_pool: bool = option(False, "the first source state instead of attention")
     transformer_dim_ffn: int = _size(2048, "features between the feed-forward layers")
-    transformer_decoder_dim_ffn: int = _size(0, "the same in the decoder, 0 for as many", least=0)
+    transformer_decoder_dim_ffn: int = _size(0, "the same in the decoder; 0: as in the encoder", least=0)
     transformer_ffn_depth: int = _layers(2, "affine layers of a feed-forward block")
-    transformer_decoder_ffn_depth: int = _layers(0, "the same in the decoder, 0 for as many", least=0)
+    transformer_decoder_ffn_depth: int = _layers(0, "the same in the decoder; 0: as in the encoder", least=0)
     transformer_ffn_activation: str = option(
         "swish", "the activation between the feed-forward layers", choices=ACTIVATIONS
     )
     transformer_dim_aan: int = _size(2048, "features between the affine layers of average attention")
     transformer_aan_depth: int = _layers(
-        2, "affine layers of average attention; the last may be missing", least=0
+        2, "affine layers of average attention; the last only if sizes differ without it", least=0
     )
     transformer_aan_activation: str = option(
-        "swish", "the activation between these layers", choices=ACTIVATIONS
+        "swish", "the activation between the layers of average attention", choices=ACTIVATIONS
     )
     transformer_aan_nogate: bool = option(False, "average attention without gates")
     transformer_decoder_autoreg: str = option(
@@ -131,10 +131,11 @@ class ModelDescription(Options):
         choices=("self-attention", "average-attention", "rnn"),
     )
     transformer_tied_layers: tuple[int, ...] = option(
-        (), "the number in the parameter names of each decoder layer: layers with equal numbers share"
+        (),
+        "the number in the parameter names of each decoder layer: layers with equal numbers share parameters",
     )
     transformer_guided_alignment_layer: str = option(
-        "last", "the decoder layer of alignments: `last` or a number"
+        "last", "the decoder layer whose attention gives alignments: `last` or a number"
     )
     transformer_preprocess: str = option("", "operations before each sub-layer", letters=PRE)
     transformer_postprocess_emb: str = option("d", "operations on embeddings", letters=PRE)
@@ -170,7 +171,7 @@ class ModelOptions(ModelDescription, Universal):
     ``options.dim_emb`` and ``options["dim-emb"]`` are the same. Options missing in the model have the default
     of Marian's command line. ``extra`` has the options without a field here, under Marian's names; ``text``
     is the text that was read, to save the model unchanged, and ``given`` the names of the options in it.
-    ``factors`` has what words are made of, for each stream with a factored vocabulary; the file lacks it.
+    ``factors`` has the factor groups of each stream with a factored vocabulary; the file lacks them.
     ``check_values`` validates the values.
     """
 
@@ -185,7 +186,7 @@ class ModelOptions(ModelDescription, Universal):
             object.__setattr__(self, "transformer_tied_layers", _tied_places(self.transformer_tied_layers))
 
     def __getstate__(self) -> dict[str, Any]:
-        # called by copy and pickle, which cannot take a proxy
+        # called by copy and pickle, which cannot handle a proxy
         return {**vars(self), "extra": dict(self.extra)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -218,8 +219,8 @@ OPTIONS = options_of(ModelOptions)
 
 
 def described_model(options: Any) -> ModelOptions | None:
-    """The model that a command's options describe, for a model file without a configuration; None if they are
-    all at their defaults. ``given`` has the others."""
+    """The model that a command's options describe, for a model file without a configuration. ``given`` has
+    the options not at their defaults; None if there are none, and no ``--ignore-model-config``."""
     described = [*options_of(ModelDescription).values(), *options_of(Universal).values()]
     values = {option.attribute: getattr(options, option.attribute) for option in described}
     given = frozenset(o.name for o in described if values[o.attribute] != o.default)
@@ -325,7 +326,7 @@ def _read_map(text: str) -> dict[str, _Node]:
         if not isinstance(name, _Scalar) or not name.value:
             raise _Unreadable(f"expected the name of an option, got {_shown(name)}")
         if name.value in nodes:
-            raise _Unreadable(f"option {name.value} is there twice")
+            raise _Unreadable(f"option {name.value} appears twice")
         try:
             nodes[name.value] = _node(next(events), events, MAX_DEPTH)
         except _Unreadable as error:
@@ -349,7 +350,7 @@ def _node(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
     if not isinstance(event, yaml.SequenceStartEvent):
         raise _Unreadable("expected a value or a list of values, got a map")
     if depth == 0:
-        raise _Unreadable(f"more than {MAX_DEPTH} lists in one another")
+        raise _Unreadable(f"more than {MAX_DEPTH} nested lists")
     nodes: list[_Node] = []
     for element in events:
         if isinstance(element, yaml.SequenceEndEvent):

@@ -23,7 +23,7 @@ SCHEDULE_IN_PYTHON = (
     'lr_schedule="optax.linear_schedule", '
     f'lr_schedule_params={{"init_value": 1e-3, "end_value": 0, "transition_steps": 9000}}, {OF_YOUR_OWN}'
 )
-"""How to give in Python what objects of optax are."""
+"""What to give in Python instead of objects of optax."""
 _CONSTANTS = {"none": None, **dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
 
 
@@ -47,7 +47,7 @@ def assignments(option: str, words: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(found: Any) -> Any:
-    """What the words of YAML stand for."""
+    """The Python value that words of YAML stand for."""
     if isinstance(found, dict):
         return {_value(key): _value(value) for key, value in found.items()}
     if isinstance(found, list):

@@ -2,8 +2,8 @@
 
 A section of options is a class whose fields are declared with ``option``, ``ignored`` or ``refused``; the
 options of a command are a class that inherits its sections. Names, meanings and defaults are Marian's. Values
-from all sources are parsed by the same rules. An option that is refused is rejected unless it has
-its default, because Marian's dumped configurations contain every option.
+from all sources are parsed by the same rules. A refused option is an error unless it has its default, because
+Marian's dumped configurations contain every option.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_REAL = float(np.finfo(np.float32).max)
 """The largest numbers that Marian supports."""
 _DECLARED = "option"
 NAME = ".NAME"
-"""The end of a choice that stands for many."""
+"""The end of a choice that stands for many values."""
 
 C = TypeVar("C", bound="Options")
 
@@ -66,8 +66,8 @@ class Option:
     greatest: the largest number allowed in a model. letters: the operations allowed in a model's string.
     open: the choices are checked when the model is created, not here. reason: why the option is ignored or
         refused. absent: values of Marian's that are refused, each with the reason.
-    command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``. python: what to do
-        there instead of giving the option, or an object as its value, for the user.
+    command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``. python: tells
+        users what to do there instead of giving the option, or an object as its value.
     named: takes ``NAME=VALUE``, in Python also a map.
     dumped: written to configurations, because Marian knows it too. kept: written to configurations unless it
         has its default, although Marian does not know it, because training could not be resumed without it.
@@ -102,8 +102,8 @@ class Option:
     def read(self, words: Sequence[str], *, converted: bool = False) -> Any:
         """Parse these words; OptionError names the option and the word.
 
-        converted: take what Marian converts in configuration files: for a number also ``true``, which is 1,
-            or ``false``, 0, and for a whole number ``2.0``. Not in lists.
+        converted: also accept what Marian converts in configuration files: ``true`` (1) and ``false`` (0) for
+            a number, and ``2.0`` for a whole number. Not in lists.
         """
         if self.many:
             given = () if list(words) == ["[]"] else words
@@ -132,16 +132,16 @@ class Option:
                 return f"{one!r} is not supported: {self.absent[one]}"
             if self.choices and one not in self.choices:
                 hint = meant(str(one), self.choices, repr)
-                return f"{one!r} is unknown; there is {', '.join(map(repr, self.choices))}{hint}"
+                return f"{one!r} is unknown; expected {', '.join(map(repr, self.choices))}{hint}"
         unknown = [letter for letter in value if letter not in self.letters] if self.letters else []
         if unknown:
             known = ", ".join(self.letters)
-            return f"{value!r} has the unknown operation {unknown[0]!r}; there is {known}"
+            return f"{value!r} has the unknown operation {unknown[0]!r}; expected {known}"
         return ""
 
     @property
     def values(self) -> str:
-        """The allowed values of a model option, as text; empty if all values of its type are."""
+        """The allowed values of a model option, as text; empty if it allows all values of its type."""
         if self.greatest is not None:
             return f"{self.least} to {self.greatest}"
         return ", ".join(choice or '""' for choice in self.choices) or ", ".join(self.letters)
@@ -160,8 +160,8 @@ class Option:
         return self._plain(value, of=value)
 
     def _plain(self, item: object, of: object) -> str:
-        """An item of the Python value ``of`` as a word; OptionError if it is a function or another object, or
-        None where there are no names: only parameters of optax may be None."""
+        """An item of the Python value ``of`` as a word. OptionError for a function or another object, and for
+        None unless the option is ``named``: only parameters of optax may be None."""
         known = isinstance(item, str | os.PathLike | Mapping) or hasattr(item, "__float__")
         if callable(item) or not (known or (item is None and self.named)):
             hint = f"; in Python {self.python}" if self.python else ""
@@ -180,7 +180,7 @@ class Option:
         if self.kind is bool:
             if word.lower() not in TRUE + FALSE:
                 hint = meant(word.lower(), TRUE + FALSE)
-                raise OptionError(f"--{self.name} is true or false, got '{word}'{hint}")
+                raise OptionError(f"--{self.name} must be true or false, got '{word}'{hint}")
             return word.lower() in TRUE
         try:
             value = self.kind(_as_number(word, self.kind) if converted else path_text(word))
@@ -244,18 +244,18 @@ class _Signature:
 
 
 _as_dataclass = dataclass(init=False, repr=False, eq=False)
-"""Without methods made for each class: for hundreds of fields that takes a tenth of a command's start."""
+"""Generates no methods: for hundreds of fields that would take a tenth of a command's start."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Options:
-    """A section of options, or all options of a command. All subclasses are dataclasses that do not change.
+    """A section of options, or all options of a command. All subclasses are immutable dataclasses.
 
     Each option is one field, for example
     ``beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)``.
 
     Values are converted and validated by the options' own rules; ``OptionError`` for an invalid one,
-    ``TypeError`` for a name that is no field.
+    ``TypeError`` for a name that is not a field.
     title: the title of the section in the help and in configurations.
     """
 
@@ -340,15 +340,15 @@ def _collected(section: Any) -> Mapping[str, Option]:
 
 
 def _attributes(section: type) -> Iterator[str]:
-    """The fields in the order of the bases, where each is declared first."""
+    """The fields in the order of the bases, each where it is declared first."""
     for base in section.__bases__:
         yield from _attributes(base)
     yield from inspect.get_annotations(section)
 
 
 def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
-    """Decorate a section whose options the model file overrides, if it has any. Their values are checked when
-    they are used.
+    """Decorate a section whose options the model file overrides, if that file has options. Values are checked
+    only when they are used.
 
     dumped: whether Marian's decoder configurations contain them.
     """
@@ -360,7 +360,7 @@ def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
             declared = f.metadata[_DECLARED]
             changes: dict[str, Any] = {"support": Support.SAVED}
             if declared.support is not Support.YES:
-                changes = {"support": Support.IGNORED, "reason": "the model file's own value counts"}
+                changes = {"support": Support.IGNORED, "reason": "the model file's value is used"}
             stays = {"dumped": dumped and declared.dumped}
             own[f.name] = again(section, f.name, **changes, **free, **stays)
         return type(section.__name__, (section,), own)
@@ -402,8 +402,8 @@ def _word(value: object) -> str:
 
 
 def _as_number(word: str, kind: type) -> str:
-    """What ``kind`` parses for ``word``: ``1`` for ``true`` if it is a number, ``2`` for ``2.0`` if it is a
-    whole one. ValueError for another word in place of a whole number."""
+    """What ``kind`` parses for ``word``: ``1`` for ``true`` if it is a number type, ``2`` for ``2.0`` if it
+    is ``int``. ValueError for any other word in place of a whole number."""
     if kind is str:
         return path_text(word)
     if word.lower() in TRUE + FALSE:
@@ -425,7 +425,7 @@ def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
 
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     """``--beam; did you mean --beam-size?``, or only the name if no other is similar. Hyphens and underscores
-    are the same here, and what another toolkit calls an option is known."""
+    are equivalent here, and the names that other toolkits use are known."""
     known = {other.replace("_", "-"): other for other in names}
     said = name.replace("_", "-")
     close = [said, MARIANS.get(said, "")]
@@ -438,5 +438,5 @@ def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
 def whole_number(name: str, value: Any) -> int:
     """The argument ``name``; OptionError unless it is a whole number from 0."""
     if not (isinstance(value, int | np.integer) and value >= 0):
-        raise OptionError(f"{name} is a whole number from 0, got {value!r}")
+        raise OptionError(f"{name} must be a whole number from 0, got {value!r}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Names that other toolkits have for Marian's options, for the hints of errors."""
+"""Names that other toolkits have for Marian's options, for hints in error messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Output of options: help, ``--authors`` and the like, and Marian's configurations.
 
-Configurations are those of ``--dump-config`` and the files beside a model in training.
+Configurations are those of ``--dump-config`` and the files next to a model in training.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
     """The text of ``--dump-config``: options by section.
 
     mode: ``full`` for all, ``minimal`` for those that were given, ``expand`` for these with aliases expanded.
-    Marian's text differs in the version in the first line and in numbers: it copies those of configuration
-    files and writes others with seven digits.
+    Marian's text differs in the version in the first line and in numbers: it copies numbers from
+    configuration files, and writes others with seven digits.
     """
     chosen = expanded(command.aliases, given) if mode == "expand" else given
     now = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -159,8 +159,8 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
 
 
 def training_config(options: TrainOptions) -> str:
-    """The text of ``MODEL.yml``, from which training resumes: all of Marian's options, and those of ours
-    without which it cannot be resumed.
+    """The text of ``MODEL.yml``, from which training resumes: all of Marian's options, and those of mgraph's
+    own without which it cannot be resumed.
 
     options: with the paths and sizes of the vocabularies. With ``relative_paths`` paths are written relative
         to the model's directory; Marian leaves them unchanged, so that they fail from other directories.

@@ -1,4 +1,4 @@
-"""What the files that options name must be before a command starts."""
+"""Checks of the files that options name, before a command starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def require_files(
 ) -> None:
     """OptionError unless ``option`` names a model and there are vocabularies; the model says how many.
 
-    of: what the vocabularies are of.
+    of: what the vocabularies are for, in the error message.
     """
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
@@ -25,7 +25,7 @@ def require_files(
 
 def require_readable(option: str, paths: Iterable[str]) -> None:
     """OSError, naming file and option (``--input``), unless all files are readable. Empty names and standard
-    input are. Opens nothing, because a pipe cannot be opened twice."""
+    input pass. Opens nothing, because a pipe cannot be opened twice."""
     for path in paths:
         if not path or path in STANDARD_INPUT:
             continue
@@ -38,7 +38,7 @@ def require_readable(option: str, paths: Iterable[str]) -> None:
 
 def require_writable(option: str, path: str) -> None:
     """OSError, naming file and option, unless the file is writable or can be created in an existing folder.
-    An empty name and standard output are writable."""
+    An empty name and standard output pass."""
     if not path or path in STANDARD_OUTPUT:
         return
     if os.path.isdir(path):
@@ -71,7 +71,7 @@ def require_tempdir(folder: str) -> None:
 
 
 def _require_access(mode: int, place: str, option: str, path: str) -> None:
-    """OSError for ``path`` unless ``place``, itself or the folder it would be in, may be used in this way."""
+    """OSError for ``path`` unless ``place``, the path or the folder it would be in, allows this access."""
     if not os.access(place, mode):
         fixed = mode & os.W_OK and os.statvfs(place).f_flag & os.ST_RDONLY
         raise _error(errno.EROFS if fixed else errno.EACCES, option, path)

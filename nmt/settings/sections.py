@@ -115,7 +115,7 @@ class NewModel(ModelDescription):
 
     input_reorder: tuple[int, ...] = refused(
         (),
-        "files can be named in another order, and the fields of a --tsv be written in another with awk",
+        "name the files in another order instead; awk can reorder the fields of a --tsv",
         after="input-types",
     )
     input_join_fields: bool = refused(False, NO_JOINING, after="input-reorder")
@@ -173,7 +173,7 @@ class SavedModel(NewModel):
 
 @saved_in_model(dumped=False)
 class SavedUniversal(NewUniversal):
-    """The same of universal embeddings."""
+    """The same for universal embeddings."""
 
 
 class DescribedModel(SavedModel, SavedUniversal):
@@ -308,7 +308,7 @@ class Searching(Options):
         "", "choose by minimum Bayes risk: the highest expected chrf or bleu", choices=METRICS, dumped=False
     )
     mbr_samples: int = option(
-        0, "choose among N samples of each line; 0: in the n-best list", least=0, dumped=False
+        0, "choose among N samples of each line; 0: from the n-best list", least=0, dumped=False
     )
 
 
@@ -316,7 +316,7 @@ class DecodedModels(Options):
     """Which models translate."""
 
     models: tuple[str, ...] = option((), "the model or models: .npz, .bin or .safetensors", short="m")
-    model_mmap: bool = ignored(False, "the library decides how files are read", command=True)
+    model_mmap: bool = ignored(False, "mgraph itself decides how files are read", command=True)
     ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
 
@@ -429,8 +429,8 @@ SCORE = Command(
 
 
 def products_in(options: DecodeOptions | ScoreOptions) -> str:
-    """In what models multiply: what ``precision`` says, or ``int8`` by ``gemm_type``. ``OptionError`` if they
-    say different things."""
+    """The type in which models multiply: that of ``precision``, or ``int8`` if ``gemm_type`` asks for it.
+    ``OptionError`` if they contradict each other."""
     said = "float16" if options.fp16 else next(iter(options.precision), "float32")
     if options.gemm_type == "float32":
         return said

@@ -19,7 +19,7 @@ class Serving(Options):
     port: int = option(
         8080, "port for websockets; 0: any that is free", short="p", least=0, most=MOST_PORT, command=True
     )
-    host: str = option("", "address to listen at; by default at all", command=True, dumped=False)
+    host: str = option("", "address to listen on; by default all", command=True, dumped=False)
     max_connections: int = option(
         1000, "most connections at once; others are refused", least=1, command=True, dumped=False
     )
@@ -35,7 +35,7 @@ class Serving(Options):
     )
     message_timeout: float = option(
         600.0,
-        "most seconds for a message, whose lines are empty if not done by then, and for taking its answer",
+        "most seconds to translate a message (unfinished lines are empty), and for taking its answer",
         least=0.001,
         command=True,
         dumped=False,

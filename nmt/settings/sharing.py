@@ -13,15 +13,15 @@ class Sharing(Options):
 
     shares: int = option(
         0,
-        "divide the lines into N shares for several processes, which resume and join them; 0: do not",
+        "divide the lines into N shares, which several processes do, resume and join; 0: do not",
         least=0,
         command=True,
         dumped=False,
     )
     share: tuple[int, ...] = option(
         (),
-        "numbers of the shares to do, from 0; by default those that the number given by the launcher says, "
-        "else all that no other process does",
+        "numbers of the shares to do, from 0; by default those for the launcher's process number, "
+        "or without a launcher all that no other process does",
         least=0,
         command=True,
         dumped=False,
@@ -29,7 +29,7 @@ class Sharing(Options):
 
     @property
     def launch(self) -> Launch | None:
-        """The launch of one of several processes that do shares; None for any other process."""
+        """How this process was launched as one of several that do shares; None for any other process."""
         return found(os.environ) if self.shares else None
 
     @property

@@ -21,7 +21,7 @@ KEPT = {
     *("tensor-parallel", "coordinator", "num-processes", "process-id"),
 }
 """Options that a training keeps after a divergence: files and devices."""
-BITS = range(2, 25)  # of a parameter: with 1 all would be 0, and float32 has 24
+BITS = range(2, 25)  # bits of a parameter: with 1 all would be 0, and float32 has 24
 
 
 def new_model_options(options: TrainOptions, dim_vocabs: tuple[int, ...]) -> ModelOptions:
@@ -47,13 +47,13 @@ def checked_training(options: TrainOptions) -> TrainOptions:
 
 
 def after_divergence(options: TrainOptions, fallback: Mapping[str, Any]) -> TrainOptions:
-    """The options to resume with by one of ``--custom-fallbacks``, whose aliases are expanded.
+    """The options to resume with according to one of ``--custom-fallbacks``, whose aliases are expanded.
 
-    OptionError for an option that a training keeps, and if options conflict then.
+    OptionError for an option that a training keeps, and if the new options conflict.
     """
     for name in (attribute.replace("_", "-") for attribute in fallback):
         if name in KEPT or TRAIN.options[name].command:
-            raise OptionError(f"--custom-fallbacks: --{name} stays what it is while a model is trained")
+            raise OptionError(f"--custom-fallbacks: --{name} cannot change while a model is trained")
     return TRAIN.changed(options, fallback)
 
 
@@ -94,7 +94,7 @@ def _check_schedule(options: TrainOptions) -> None:
             f"--valid-metrics, got {len(epsilons)}"
         )
     if options.lr_decay > 1:
-        raise OptionError(f"--lr-decay is a factor of at most 1, got {options.lr_decay:g}")
+        raise OptionError(f"--lr-decay must be a factor of at most 1, got {options.lr_decay:g}")
     check_decay(options.lr_decay_strategy, options.lr_decay_start)
 
 
@@ -134,7 +134,7 @@ def _with_fields(options: TrainOptions) -> TrainOptions:
     places: dict[str, Any] = {}
     for kind, name in (("alignment", "guided-alignment"), ("weight", "data-weighting")):
         if types.count(kind) > 1:
-            raise OptionError(f"--input-types: '{kind}' can be there once, got {types.count(kind)}")
+            raise OptionError(f"--input-types: '{kind}' may appear only once, got {types.count(kind)}")
         if kind in types:
             place = str(types.index(kind))
             if options.extra_fields.get(name, place) != place:

@@ -20,7 +20,7 @@ from nmt.settings.sections import (
 )
 
 NOTHING = ("", "none")
-"""Values of options of files or fields that mean none."""
+"""Values that mean none, in options that take a file or a field."""
 ONE_PROCESS = "JAX controls the exchange of gradients between devices"
 DECAY_STRATEGIES = {"epoch": 1, "batches": 1, "stalled": 1, "epoch+batches": 2, "epoch+stalled": 2}
 """The number of ``--lr-decay-start`` values that each ``--lr-decay-strategy`` takes."""
@@ -291,7 +291,7 @@ class Extras(Options):
 
     marian_exact: bool = option(False, "use Marian's own gradients where they are not exact", dumped=False)
     optax_params: tuple[str, ...] = option(
-        (), "parameters of an optimizer of optax: NAME=VALUE", kept=True, named=True
+        (), "parameters of an optax optimizer: NAME=VALUE", kept=True, named=True
     )
     lr_schedule: str = option(
         "",

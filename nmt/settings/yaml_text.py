@@ -1,4 +1,4 @@
-"""Reads and writes options as YAML, in the layout and quoting of Marian's library."""
+"""Reads and writes options as YAML, in the layout and quoting of Marian's YAML library."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _Loader(yaml.BaseLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self._depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"more than {MAX_DEPTH} maps and lists in one another")
+            raise yaml.YAMLError(f"more than {MAX_DEPTH} nested maps and lists")
         is_alias, before = self.check_event(yaml.AliasEvent), self._size
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         if is_alias:
             if id(node) not in self._sizes:
-                raise yaml.YAMLError("an alias within what it stands for")
+                raise yaml.YAMLError("an alias within its own anchor")
             self._size += self._sizes[id(node)]
         else:
             self._size += 1 + len(node.value) if isinstance(node, yaml.ScalarNode) else 1

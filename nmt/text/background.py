@@ -55,7 +55,7 @@ class Background(Generic[Item]):
 
     @property
     def ready(self) -> bool:
-        """Whether the next item, or the end, is there without waiting."""
+        """Whether the next item, or the end, is available without waiting."""
         return self._ended or not self._queue.empty()
 
     def close(self) -> None:

@@ -31,11 +31,11 @@ class Batch:
     sentences: how many rows are real.
     weights: float32 ``[rows, target length]``, the weight of each target word (``--data-weighting``); None
         for 1.
-    alignment: float32 ``[rows, target length, source length]``, how many links both words have
+    alignment: float32 ``[rows, target length, source length]``, how many links connect both words
         (``--guided-alignment``), or None.
-    packed: for models that train on packed sentences the rows of words that each packed stream gets
-        (``TextRows``): of the whole batch, if it is computed at once by one device, else of each part. None
-        for as many as the shape may need.
+    packed: for models that train on packed sentences, how many rows each packed stream gets (``TextRows``):
+        for the whole batch if one device computes it in one piece, else for each part. None for as many as
+        the shape may need.
     """
 
     ids: tuple[np.ndarray, ...]
@@ -56,9 +56,9 @@ class Batch:
         return (len(self.ids[0]), *(ids.shape[1] for ids in self.ids))
 
     def split(self, parts: int) -> list[Batch]:
-        """At most ``parts`` batches of nearly equal size: each sentence goes into another one than the
-        sentence before, because neighbours are about as long. All have the same number of rows for every
-        batch of this shape, so one program serves all."""
+        """At most ``parts`` batches of nearly equal size. Each sentence goes into a different batch than the
+        sentence before it, because neighbours are about equally long. The number of rows depends only on the
+        shape of this batch and is the same in all parts, so one program serves all."""
         rows = -(-len(self.ids[0]) // parts)
         return [
             self._of(np.arange(first, self.sentences, parts), rows)
@@ -117,7 +117,7 @@ def table(
 
     Rows after the last sequence repeat the first.
     """
-    assert len(sequences) <= shape[0]  # else rows would be lost in silence
+    assert len(sequences) <= shape[0]  # else rows would be lost silently
     inside = np.arange(shape[1]) < np.fromiter(map(len, sequences), np.int64)[:, None]
     found = np.full(inside.shape, filling, np.int32)
     found[inside] = np.concatenate(sequences)
@@ -148,7 +148,7 @@ def pad_for_training(
 
 
 def windows(sentences: Iterable[T], ahead: int) -> Iterator[list[T]]:
-    """For translation and scoring: ``ahead`` sentences, and when those are done the next ones."""
+    """For translation and scoring: ``ahead`` sentences at a time; the next are read when these are done."""
     remaining = iter(sentences)
     return iter(lambda: list(islice(remaining, min(ahead, sys.maxsize))), [])
 
@@ -201,7 +201,7 @@ class Batching:
         return batches
 
     def _rank(self, sentence: Sentence) -> int:
-        """The larger, the earlier."""
+        """The larger its rank, the earlier a sentence comes."""
         if self.options.maxi_batch_sort == "none":
             return sentence.line
         rank = 0

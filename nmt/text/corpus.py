@@ -36,11 +36,11 @@ FEW_WEIGHTS = "lines with fewer weights than target words (the missing ones are 
 class EpochReport:
     """Counts of one epoch; complete when the epoch has ended.
 
-    read: rows of the text. sentences: those trained on. left_out: the others, by reason.
-    remarks: oddities of sentences trained on, by kind.
+    read: rows of the text. sentences: those trained on. left_out: rows that were left out, by reason.
+    remarks: oddities of rows, by kind.
     batches: all batches. fresh: those that fitted none of the chosen shapes.
-    words: in all streams, ``</s>`` included. positions: of batches that are padded to no shape; as in
-        Marian, unless they are packed. padded: positions after padding to the chosen shapes.
+    words: in all streams, ``</s>`` included. positions: before batches are padded to a chosen shape; as in
+        Marian, unless batches are packed. padded: positions after padding to the chosen shapes.
     shapes: batches of each shape; one program is compiled per shape.
     """
 
@@ -104,14 +104,14 @@ class Corpus:
 
     Call ``begin_epoch`` for each epoch, then iterate. With Marian's options and seed this gives Marian's
     batches in Marian's order. A thread prepares them ahead of training; if several processes share the
-    reading, it finds the words of its share, and the batches are made when they are due.
+    reading, it only encodes this process's share, and batches are made when training asks for them.
 
-    options: of ``mgraph train``. vocabs: one for each stream, sources first.
-    seed: for the order of rows and of batches: of ``--seed``, or the one drawn for 0.
+    options: those of ``mgraph train``. vocabs: one for each stream, sources first.
+    seed: for the order of rows and of batches: that of ``--seed``, or the one drawn if it is 0.
     sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
-    layout: whether and how batches are packed. program: what compiling one costs, in positions.
-    share: of the rows that this process reads for all (``Share``); None if it is alone.
-    announce: given each batch when it is prepared, in the thread that does.
+    layout: whether and how batches are packed. program: the cost of compiling a program, in positions.
+    share: the rows that this process encodes for all processes (``Share``); None if it is the only one.
+    announce: called with each batch when it is prepared, in the thread that prepares it.
     stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
@@ -176,8 +176,8 @@ class Corpus:
     def restore(self, seed_batch: str, seed_corpus: str, batches: int, *, epoch: int = 1) -> None:
         """Continue an interrupted epoch after ``batches`` batches, exactly as without the interruption.
 
-        seed_batch, seed_corpus: the generators' states at the start of the epoch; empty for those of the
-            seed, as Marian writes them in its first epoch. epoch: its number, from 1.
+        seed_batch, seed_corpus: the generators' states at the start of the epoch; empty, as Marian writes
+            them in its first epoch, for the states that the seed gives. epoch: its number, from 1.
 
         CorpusError for an invalid state.
         """
@@ -193,7 +193,7 @@ class Corpus:
         if self._prepared is None:
             raise CorpusError("call begin_epoch or restore before iterating over the batches")
         if self._stopped and self._stopped():
-            return  # of several processes some have rows to exchange already, which others have not
+            return  # else, of several processes, some might wait to exchange rows that others do not have
         for batch, generator in self._prepared:
             self._after_taken = generator
             yield batch
@@ -201,7 +201,7 @@ class Corpus:
 
     @property
     def ready(self) -> bool:
-        """Whether the thread has something, or has ended."""
+        """Whether the thread has prepared something, or has ended."""
         return self._thread is None or self._thread.ready
 
     def report(self) -> EpochReport:
@@ -246,7 +246,7 @@ class Corpus:
     def _prepare(
         self, read: Iterable[Reading], shapes: Shapes, report: EpochReport, skip: int
     ) -> Iterator[_Prepared]:
-        """The batches of an epoch except the first ``skip``, which are counted too."""
+        """The batches of an epoch except the first ``skip``, which are only counted."""
         batching = _fitted(self._batching, shapes)
         number = 0
         for maxi_batch in self._maxi_batches(read, report):
@@ -304,7 +304,7 @@ class Corpus:
         return Shapes(choose(sizes, self._layout), self._layout)
 
     def _choose_fitting(self, fit: Sizes) -> Shapes:
-        """The same for batches that fill the memory, which depend on the lengths that are chosen."""
+        """Shapes for batches that fill the memory, and so depend on the lengths that are chosen."""
         sizes: Counter[Shape] = Counter()
         maxi_batches = list(self._sample()[1])
         for maxi_batch in maxi_batches:
@@ -327,8 +327,8 @@ class Corpus:
         return Shapes(left, self._layout)
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
-        """Typical maxi-batches, in many orders if rows are shuffled, and how many epochs they make; 0 if an
-        epoch is larger than the sample."""
+        """How many epochs a sample makes, 0 if an epoch is larger than the sample; and its maxi-batches, in
+        many orders if rows are shuffled."""
         rows = self._rows.sample(SAMPLE)
         maxi_batches = list(self._maxi_batches(self._read(rows, 0), EpochReport()))
         whole = len(rows) < SAMPLE
@@ -346,5 +346,5 @@ class Corpus:
 
 
 def _fitted(batching: Batching, shapes: Shapes) -> Batching:
-    """The same, but with ``--mini-batch-fit`` batches of as many rows as their shape has."""
+    """``batching``; with ``--mini-batch-fit``, for batches of as many rows as their shape has."""
     return replace(batching, sizes=shapes.rows) if isinstance(shapes, FittingShapes) else batching

@@ -1,4 +1,4 @@
-"""Few shapes for the batches of a training, because one program is compiled per shape."""
+"""A few shapes for all batches of a training, because one program is compiled per shape."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nmt.text.shapes import Shape, Sizes, bucketed
 
 MOST_SHAPES = 12
 MORE_SHAPES = 16
-"""Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
+"""Allowed if ``MOST_SHAPES`` waste more than ``WASTE``."""
 WASTE = 0.15
-"""The share of all positions that may be padding in the end."""
+"""The share of all positions that padding to the chosen shapes may add in the end."""
 WASTE_AT_FIRST = 0.4
-"""The same while programs are still to be compiled."""
+"""The same share while not all programs are compiled yet."""
 PROGRAM = 20_000
-"""About how many positions are trained on while one program compiles, if nothing is known of the model."""
+"""About how many positions could be trained on while one program compiles, if the model is unknown."""
 MOST_CANDIDATES = 600
-"""How many shapes merging starts with; its time is quadratic in them."""
+"""How many shapes merging starts with, at most; its time grows with their square."""
 
 
 class Shapes:
@@ -35,16 +35,16 @@ class Shapes:
         self.layout = layout
 
     def of(self, batch: Shape) -> tuple[Shape, bool]:
-        """The shape for a batch of a size, and whether it is a chosen one; otherwise it is ``bucketed``."""
+        """The shape for a batch of this size, and whether it is a chosen one; if not, it is ``bucketed``."""
         fitting = _fitting(self.chosen, batch)
         return fitting or bucketed(batch), fitting is not None
 
 
 class FittingShapes(Shapes):
-    """The same for ``--mini-batch-fit``: batches have as many rows as fit into memory.
+    """Shapes for ``--mini-batch-fit``: batches have as many rows as fit into memory.
 
-    chosen: the lengths of streams, after a 1. sizes: how many rows fit. batches: the sizes of typical
-    batches, whose words packed ones have room for.
+    chosen: shapes, of which only the lengths of the streams are used. sizes: how many rows fit. batches: the
+    sizes of typical batches; packed batches get room for the words of these.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FittingShapes(Shapes):
         return self._laid_out(lengths)[0][0]
 
     def _laid_out(self, lengths: Shape) -> tuple[Shape, bool]:
-        """Rows and lengths for a batch of these lengths, and whether those are chosen ones."""
+        """Rows and lengths for a batch of these lengths, and whether its lengths are chosen ones."""
         row = (1, *lengths)
         fitting = _fitting(self.chosen, row)
         shape = fitting or bucketed(row)
@@ -93,7 +93,8 @@ def _fitting(shapes: Iterable[Shape], batch: Shape) -> Shape | None:
 def choose(batches: Mapping[Shape, int], layout: PaddedLayout = PADDED) -> list[Shape]:
     """At most 12 shapes that all of ``batches`` fit into, with little padding.
 
-    Up to 16 if 12 waste more than 15 % of the positions, as when the rows of a batch depend on its words.
+    Up to 16 if 12 waste more than 15 % of the positions, as they may if the rows of a batch depend on its
+    words.
 
     batches: the number of batches of each shape. Starting from these shapes, merge the pair that adds the
     fewest positions until few are left. Then assign each batch to the smallest shape that it fits into, and
@@ -122,11 +123,11 @@ def worth_compiling(
 ) -> list[Shape]:
     """The chosen shapes that are worth compiling a program for in epoch ``number``, from 1.
 
-    A shape is left out, and its batches are padded to others, until the positions this adds in the epochs so
-    far cost as much as its program, or would waste too many. So a short training compiles few programs, and a
-    long one all.
+    A shape is left out, and its batches are padded to other shapes, until the positions that this adds in the
+    epochs so far cost as much as its program; but not if it would waste too many positions. So a short
+    training compiles few programs, and a long one compiles all.
 
-    epoch: how many batches of each shape an epoch has. program: what one costs, in positions.
+    epoch: how many batches of each shape an epoch has. program: the cost of one program, in positions.
     """
     shapes = by_cost(chosen, layout)
     counts, costs = np.array([*epoch.values()]), layout.costs(shapes)
@@ -151,7 +152,7 @@ def worth_compiling(
 
 
 def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The shapes and their counts, as arrays; rounded up if they are too many."""
+    """The shapes and their counts, as arrays; rounded up if there are too many shapes."""
     step = 1
     while True:
         rounded: Counter[Shape] = Counter()
@@ -165,7 +166,7 @@ def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cost(batches: Mapping[Shape, float], layout: PaddedLayout) -> float:
-    """What batches of just these sizes cost."""
+    """The cost of batches of exactly these sizes."""
     return sum(float(layout.costs(batch)) * count for batch, count in batches.items())
 
 

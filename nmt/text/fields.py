@@ -1,5 +1,4 @@
-"""Lines whose texts a metric compares, as word ids: with a start symbol, and joined where it reads one
-sequence."""
+"""The texts that a metric compares, as word ids: with a start symbol, and joined if it reads one sequence."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class FieldEncoder:
 
     vocabs: one for each text. metric: says what is added and joined. max_length: the most words in a
     sequence, ``</s>`` and the start symbol counted; a longer line is left out, or with ``max_length_crop``
-    cropped, keeping ``</s>``. Of joined texts those that do not fit any more are cropped or left out.
+    cropped, keeping ``</s>``. Joined texts that no longer fit are cropped or left out.
     tsv: a line holds all texts, separated by tabs. separator: the word between joined texts, if any
     (``comet-use-separator``).
 

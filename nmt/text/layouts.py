@@ -1,7 +1,7 @@
-"""How the sentences of a training batch become rows, and what positions that takes.
+"""How the sentences of a training batch are laid out in rows, and how many positions that takes.
 
-A shape is a tuple: the rows of a batch, then the longest length of each stream; of packed sentences also the
-rows of words of each stream.
+A shape is a tuple: the rows of a batch, then the longest length of each stream; with packed sentences, then
+also the packed rows of each stream.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape
 
 ATTENTION = 8
-"""In packed batches so many positions that attention only lays out cost as much as one in a product."""
+"""In packed batches, this many positions laid out only for attention cost as much as one in a product."""
 
 
 class PaddedLayout:
-    """Each sentence is a row, as long as the longest."""
+    """Each sentence is a row, padded to the longest."""
 
     packs = False
 
     def size(self, sentences: Sequence[Sentence]) -> Shape:
-        """The least shape for these sentences."""
+        """The smallest shape that holds these sentences."""
         lengths = (map(len, sentence.sequences) for sentence in sentences)
         return (len(sentences), *map(max, zip(*lengths, strict=True)))
 
     def positions(self, shape: Shape) -> int:
-        """The words and paddings that products multiply."""
+        """How many positions, words or padding, matrix products multiply."""
         return shape[0] * sum(shape[1:])
 
     def costs(self, shapes: Any) -> np.ndarray:
-        """What batches of shapes ``(..., sizes)`` cost, in positions."""
+        """The cost, in positions, of batches of shapes ``(..., sizes)``."""
         table = np.asarray(shapes)
         return np.asarray(table[..., 0] * table[..., 1:].sum(-1))
 
     def lengths(self, shape: Shape) -> Shape:
-        """The lengths of streams."""
+        """The length of each stream."""
         return shape[1:]
 
     def words(self, shape: Shape) -> Shape:
-        """Of packed sentences the rows of words of each stream."""
+        """The packed rows of each stream; empty unless sentences are packed."""
         return ()
 
     def full(self, laid_out: Shape) -> Shape:
-        """The shape for so many rows of sentences that are all of these lengths."""
+        """The shape for these rows and lengths if every sentence has the full length."""
         return laid_out
 
     def batch(self, sentences: Sequence[Sentence], shape: Shape) -> Batch:
@@ -57,10 +57,10 @@ class PaddedLayout:
 
 
 class PackedLayout(PaddedLayout):
-    """Words one after the other, and each sentence laid out as a row where attention needs it.
+    """Words are packed one after another; where attention needs it, each sentence is laid out as a row.
 
-    parts: that compute a batch, whether devices or one after the other: each has rows of its own for every
-    ``parts``-th sentence.
+    parts: into how many parts a batch is divided, to compute them on several devices or one after another.
+    Each part has its own rows, for every ``parts``-th sentence.
     """
 
     packs = True
@@ -71,7 +71,7 @@ class PackedLayout(PaddedLayout):
     def size(self, sentences: Sequence[Sentence]) -> Shape:
         lengths = np.array([[*map(len, sentence.sequences)] for sentence in sentences])
         words = [lengths[first :: self.parts].sum(0) for first in range(self.parts)]
-        even = -(-lengths.max(0) // 2) * 2  # as the attention of GPUs needs them
+        even = -(-lengths.max(0) // 2) * 2  # as attention on GPUs requires
         return (len(sentences), *even.tolist(), *map(rows_for, np.max(words, 0).tolist()))
 
     def positions(self, shape: Shape) -> int:
@@ -98,9 +98,12 @@ class PackedLayout(PaddedLayout):
 
 
 class RecurrentLayout(PackedLayout):
-    """Sources in rows that hold whole sentences, and laid out for attention, the first one in ``tiers``;
-    targets in rows of words for the output layer and the loss, and laid out for the recurrences, which
-    multiply their padding."""
+    """The layout for recurrent models.
+
+    Sources are packed in rows that hold whole sentences, and laid out for attention, the first source in
+    ``tiers``. Targets are packed for the output layer and the loss, and laid out for the recurrences, which
+    multiply padding too.
+    """
 
     def size(self, sentences: Sequence[Sentence]) -> Shape:
         count, *longest = PADDED.size(sentences)
@@ -126,7 +129,7 @@ class RecurrentLayout(PackedLayout):
     def costs(self, shapes: Any) -> np.ndarray:
         table = np.asarray(shapes)
         attended = table[..., 0] * table[..., 1 : table.shape[-1] // 2].sum(-1)
-        # Recurrences and output layer count alike: which needs more depends on the vocabulary.
+        # Recurrences and output layer have equal weights: which costs more depends on the vocabulary.
         target = (self._laid_out(table) + self.parts * WIDTH * table[..., -1]) // 2
         return np.asarray(self._of_sources(table) + target + attended // ATTENTION)
 
@@ -141,7 +144,7 @@ class RecurrentLayout(PackedLayout):
         return self.parts * (widths * table[..., target + 1 : -1]).sum(-1)
 
     def _laid_out(self, table: np.ndarray) -> Any:
-        """The positions of targets in recurrences."""
+        """The target positions that recurrences multiply."""
         return table[..., 0] * table[..., table.shape[-1] // 2]
 
 

@@ -1,7 +1,7 @@
 """Text as lines of bytes: N lines in, N lines out, whatever the bytes are.
 
 Only ``\\n`` or ``\\r\\n`` ends a line. Tab, no-break space, U+2028, form feed and a byte-order mark are part
-of the words around them. A last line counts even if it is not ended (Marian drops such a line).
+of the words around them. A last line without a line end is read too (Marian drops it).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mgraph.files.archive import expansion_limit
 from mgraph.files.paths import is_special, path_text
 
 MAX_LINE_BYTES = 1 << 24
-"""In compressed text."""
+"""The longest line that is read from compressed text."""
 STANDARD_INPUT = ("stdin", "-")
 STANDARD_OUTPUT = ("stdout", "-")
 
@@ -39,7 +39,7 @@ def as_bytes(line: str | bytes) -> bytes:
     if isinstance(line, bytes):
         return line
     if not isinstance(line, str):
-        raise ArgumentError(f"a line is str or bytes, got {line!r:.80} ({type(line).__name__})")
+        raise ArgumentError(f"a line must be str or bytes, got {line!r:.80} ({type(line).__name__})")
     try:
         return line.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -56,7 +56,7 @@ def is_utf8(line: bytes) -> bool:
 
 
 def require_items(expected: str, value: object) -> None:
-    """ArgumentError, which says what was ``expected``, for what is no iterable, and for a single ``str`` or
+    """ArgumentError, saying what was ``expected``, if ``value`` is not iterable, or is a single ``str`` or
     ``bytes``, whose characters would each become an item."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ArgumentError(f"{expected}, got {value!r:.80}")
@@ -78,13 +78,13 @@ def is_stream(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Whether ``path`` is a file, or standard input comes from one: then all lines are there, and nobody
-    waits for the answer to one before writing the next."""
+    """Whether ``path`` is a file, or standard input that comes from one. Then all lines are available,
+    whereas the writer of a pipe may wait for the answer to one line before sending the next."""
     if path not in STANDARD_INPUT:
         return os.path.isfile(path)
     try:
         return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
-    except (AttributeError, OSError, ValueError):  # it is closed, or no stream of the system
+    except (AttributeError, OSError, ValueError):  # closed, or not a stream of the system
         return False
 
 
@@ -108,7 +108,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def _open(stream: Any, name: str) -> Any:
-    """A standard stream of Python's, which is None if the process was started with it closed."""
+    """One of Python's standard streams. OSError if it is None, as in a process started with it closed."""
     if stream is None:
         raise OSError(errno.EBADF, "it is closed", name)
     return stream
@@ -143,7 +143,7 @@ def read_whole(path: str, most: int | None = None) -> bytes:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Give an OSError of the block that names no file, as that of a full disk, this name."""
+    """Add ``name`` to an OSError of the block that names no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -153,7 +153,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 class OutputFile(io.FileIO):
-    """A file to write, whose errors name it."""
+    """A file to write; its errors name it."""
 
     def write(self, data: Any, /) -> int:
         with naming(str(self.name)):
@@ -181,7 +181,7 @@ def silence_standard_output() -> None:
 
 
 def flush_standard_output() -> None:
-    """Write what is still buffered; if that fails, discard it, so that exiting raises nothing, and raise
+    """Write what is still buffered. If that fails, discard it so that exiting raises nothing more, and raise
     the OSError."""
     try:
         print(end="", flush=True)
@@ -191,7 +191,7 @@ def flush_standard_output() -> None:
 
 
 END = 1 << 16
-"""How many bytes at the start and at the end of a file are hashed; hashing all takes too long."""
+"""How many bytes are hashed at the start and at the end of a file; hashing all of it takes too long."""
 
 
 class Fingerprint(NamedTuple):

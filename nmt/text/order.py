@@ -44,7 +44,7 @@ class MersenneTwister:
     """C++'s ``std::mt19937`` with the ``std::shuffle`` of the C++ library that Marian is built with.
 
     The same seed gives Marian's order of the data (Matsumoto and Nishimura 1998; a Fisher-Yates shuffle that
-    places two elements with each number while there are fewer than 65536).
+    places two elements per random number if there are fewer than 65536 elements).
 
     seed: only its lowest 32 bits count, as in Marian.
     """
@@ -61,7 +61,7 @@ class MersenneTwister:
         return " ".join(map(str, [*state["key"].tolist(), int(state["pos"])]))
 
     def restore(self, text: str) -> None:
-        """Set the state that ``text`` or Marian wrote; CorpusError if it is invalid."""
+        """Restore a state that the property ``text`` or Marian wrote; CorpusError if it is invalid."""
         fields = text.split()
         numbers = [int(field) for field in fields if field.isascii() and field.isdigit()]
         if not len(fields) == len(numbers) == WORDS + 1 or max(numbers) > LARGEST or numbers[-1] > WORDS:
@@ -137,8 +137,8 @@ def shuffled(
     text, if that is more), and four bytes for each row.
 
     rows: all rows in the order of the file. order: uint32 ``[rows]``, each number once.
-    size: of the text. folder: for the temporary files (``--tempdir``; empty for the default); they have no
-        names, so none is ever left behind.
+    size: that of the text. folder: for the temporary files (``--tempdir``; empty for the default); they have
+        no names, so none is ever left behind.
 
     OSError if the disk is full. CorpusError if the text no longer has ``size.rows`` rows.
     """
@@ -189,7 +189,7 @@ class Rows:
         ``stdin`` or ``-`` is standard input; like a pipe, it is read once. No file is opened yet.
     stopped: once it returns True, reading raises Stopped.
 
-    While rows are read: CorpusError for empty files, for different numbers of lines when counted, and for a
+    Reading rows raises CorpusError for empty files, for different numbers of lines when counted, and for a
     second epoch of a stream; ParallelTextError for a file that ends before another; OSError for a file that
     cannot be read.
     """

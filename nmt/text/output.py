@@ -39,11 +39,11 @@ class InOrder(Generic[Item]):
         self._next = first
 
     def add(self, number: int, item: Item) -> None:
-        """Add an item; each number from the first on occurs once."""
+        """Add an item; each number, from ``first`` on, must be added once."""
         self._waiting[number] = item
 
     def take(self) -> Iterator[Item]:
-        """The items that are next in order, as far as they are there."""
+        """The next items in order, up to the first that is missing."""
         while self._next in self._waiting:
             yield self._waiting.pop(self._next)
             self._next += 1
@@ -67,13 +67,13 @@ def read_alignment(value: str) -> str | float | None:
         threshold = -1.0
     if not threshold > 0:
         hint = meant(value, ("soft", "hard"))
-        raise OptionError(f"--alignment is soft, hard or a number above 0, got '{value}'{hint}")
+        raise OptionError(f"--alignment must be soft, hard or a number above 0, got '{value}'{hint}")
     return threshold
 
 
 def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> str:
-    """The alignment as ``mgraph decode`` and ``mgraph score`` print it: links, ``0-0 1-1``, or ``soft`` the
-    attention of each target word to all source words, ``0.98,0.02 0.1,0.9``.
+    """The alignment as ``mgraph decode`` and ``mgraph score`` print it: links such as ``0-0 1-1``, or for
+    ``soft`` the attention of each target word to all source words, such as ``0.98,0.02 0.1,0.9``.
 
     kind: from ``read_alignment``. attention: ``[target word][source word]``, ``</s>`` included.
     """
@@ -85,8 +85,8 @@ def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> 
 def links(attention: Sequence[Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:
     """Linked pairs of source and target positions, sorted.
 
-    A threshold of 1 links each target word to the source word with the most attention (the first of equals);
-    any other, to all source words with float32 attention above it.
+    A threshold of 1 links each target word to the source word with the most attention (the first in a tie);
+    any other threshold, to all source words with float32 attention above it.
     """
     table = np.asarray(attention, np.float32)
     if not table.size:  # the line was not translated
@@ -100,7 +100,7 @@ def links(attention: Sequence[Sequence[float]], threshold: float = 1.0) -> list[
 
 
 def with_feature(entry: bytes, feature: str, fields: Sequence[str] = ()) -> str:
-    """Add to a line of an n-best list ``fields`` before its features and ``feature`` after them.
+    """Add ``fields`` before the features of a line of an n-best list, and ``feature`` after them.
 
     Source: Marian's scorer, ``--n-best-feature``, ``--word-scores`` and ``--alignment``.
     """

@@ -1,4 +1,4 @@
-"""Sentences packed without padding between them: into bins to translate, into running rows to train."""
+"""Sentences packed without padding between them: in bins for translation, in running rows for training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Packed(NamedTuple):
 
 
 class Bins:
-    """``count`` bins for ``width`` words of one stream each."""
+    """``count`` bins, each for ``width`` words of one stream."""
 
     def __init__(self, count: int, width: int) -> None:
         self.count, self.width = count, width
@@ -34,23 +34,23 @@ class Bins:
         return next((i for i, free in enumerate(self._free) if free >= length), None)
 
     def add(self, length: int) -> None:
-        """Give the next sentence its place; there must be a bin with room."""
+        """Place the next sentence in the first bin with room; there must be one."""
         found = self.find(length)
         assert found is not None
         self._starts.append((found + 1) * self.width - self._free[found])
         self._free[found] -= length
 
     def narrowed(self, width: int) -> Bins:
-        """One bin, cut off after ``width`` words; what it has must fit."""
+        """The only bin, cut off after ``width`` words; its sentences must fit."""
         assert self.count == 1 and self.width - self._free[0] <= width
         found = Bins(1, width)
         found._free, found._starts = [self._free[0] + width - self.width], list(self._starts)
         return found
 
     def filled(self, sentences: Sequence[Sequence[int]], shape: tuple[int, int]) -> Packed:
-        """The sentences that were added, whose words are laid out in ``shape``: sentences, words.
+        """The arrays of the sentences that were added.
 
-        Rows after the last sentence repeat the first.
+        shape: that of ``places`` and ``mask``: sentences, words. Rows after the last sentence repeat row 0.
         """
         size = self.count * self.width
         ids, numbers, positions = (np.full(size, filling, np.int32) for filling in (0, len(sentences), 0))
@@ -65,33 +65,35 @@ class Bins:
 
 
 WIDTH = 32
-"""The words in a row of packed training sentences. All rows share a mask of dropout."""
+"""The words in a row of packed training sentences. All rows share one dropout mask."""
 
 
 def rows_for(words: int) -> int:
-    """How many rows so many words need."""
+    """How many rows this many words need."""
     return -(-words // WIDTH)
 
 
 def whole_width(longest: T) -> T:
-    """The words in a row for whole sentences: a quarter more than the longest may have, rounded up. A
-    recurrence takes a step for each, so rows must be short; but two usual sentences should find room in one.
-    Batches of nearly the same lengths should have the same width, so that they need about as many rows."""
+    """The width of rows that hold whole sentences: a quarter more than the longest length, rounded up.
+
+    A recurrence takes one step per column, so rows must be short; but two typical sentences should fit into
+    one row. Rounding gives batches of nearly equal lengths the same width, so they need about as many rows.
+    """
     return 8 * -(-5 * longest // 32)
 
 
 def whole_rows(lengths: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Sentences of these lengths in few rows of ``width`` words, each within one: the row and the first
-    column of each, and how many rows there are. Those without words take none.
+    """Place sentences of these lengths in few rows of ``width`` words, each within one row.
 
-    Best fit, the longest first: each goes where it leaves the least room.
+    Returns the row and the first column of each sentence, and the number of rows. Empty sentences take no
+    row. Best fit, the longest first: each sentence goes into the row where it leaves the least room.
     """
     count = 0
     rows, columns = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
     open_rows: list[list[int]] = [[] for _ in range(width + 1)]
-    """Rows by the room that is left."""
+    """Rows by the room left in them."""
     rooms = 0
-    """Which of the lists have rows, as bits."""
+    """Which of these lists have rows, as bits."""
     for i in sorted(np.flatnonzero(lengths).tolist(), key=lambda i: -lengths[i]):
         enough = rooms >> lengths[i]
         if enough:
@@ -111,24 +113,24 @@ def whole_rows(lengths: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarr
 
 TIERS = (1, 1, 1), (3, 3, 4), (4, 3, 5)
 """Tiers of a batch sorted by length, longest first: ``(eighths of the sentences, numerator, denominator)``; a
-tier has room for that fraction of the longest sentence. Chosen for sources as long as in Europarl, in batches
-of sentences whose targets are about equally long: two thirds of the padding are gone."""
+tier has room for that fraction of the longest sentence. Chosen for the source lengths of Europarl, in batches
+of sentences whose targets are about equally long: there they remove two thirds of the padding."""
 
 
 def tiers(sentences: int, length: int) -> tuple[tuple[int, int], ...]:
-    """So many sentences of a batch, sorted, the longest first, and how many words these may have."""
+    """For each tier of a batch sorted longest first: how many sentences, and how many words they may have."""
     return tuple((count, -(-length * part // whole)) for _, count, part, whole in _tiers(sentences))
 
 
 def tiered_length(lengths: Sequence[int]) -> int:
-    """The least length for which the ``tiers`` have room for sentences of these lengths."""
+    """The smallest length whose ``tiers`` have room for sentences of these lengths."""
     falling = sorted(lengths, reverse=True)
     starts = ((falling[first], part, whole) for first, _, part, whole in _tiers(len(falling)))
     return max(((longest - 1) * whole // part + 1 for longest, part, whole in starts), default=0)
 
 
 def _tiers(sentences: int) -> Iterator[tuple[int, int, int, int]]:
-    """Of each tier that has some: its first sentence, how many there are, and the fraction of the length."""
+    """For each tier that is not empty: its first sentence, its size, and its fraction of the length."""
     eighths = accumulate((eighths for eighths, _, _ in TIERS), initial=0)
     ends = (-(-sentences * each // 8) for each in eighths)
     for (first, end), (_, part, whole) in zip(pairwise(ends), TIERS, strict=True):
@@ -137,10 +139,10 @@ def _tiers(sentences: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 class TextRows(NamedTuple):
-    """Sentences of one stream in rows, one after the other; ``layers.PackedWords`` and
+    """Sentences of one stream packed in rows, one after another; ``layers.PackedWords`` and
     ``nmt.models.PackedText`` explain the arrays.
 
-    Sentences come in groups of as many; those of a group are in as many rows of their own.
+    The sentences form groups of equal size. Each group has its own rows, the same number in every group.
     """
 
     ids: np.ndarray
@@ -151,15 +153,15 @@ class TextRows(NamedTuple):
 
     @classmethod
     def running(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> TextRows:
-        """The first ``lengths (batch,)`` words of ``ids (batch, length)`` in ``rows`` rows of ``WIDTH`` words
-        for each group, across the ends of rows."""
+        """Pack the first ``lengths (batch,)`` words of ``ids (batch, length)``, across the ends of rows; each
+        group has ``rows`` rows of ``WIDTH`` words."""
         ends = lengths.reshape(groups, -1).cumsum(1).reshape(-1)
         return cls._placed(ids, lengths, ends - lengths, (rows, WIDTH), groups)
 
     @classmethod
     def whole(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> TextRows:
-        """The same in rows of ``whole_width`` that hold whole sentences; in more than ``rows`` rows if these
-        are too few."""
+        """Like ``running``, but in rows of ``whole_width`` that hold whole sentences, and in more than
+        ``rows`` rows if these are too few."""
         width = whole_width(ids.shape[1])
         found = [whole_rows(own.tolist(), width) for own in lengths.reshape(groups, -1)]
         starts = np.concatenate([row * width + column for row, column, _ in found])
@@ -169,7 +171,7 @@ class TextRows(NamedTuple):
     def _placed(
         cls, ids: np.ndarray, lengths: np.ndarray, starts: np.ndarray, size: tuple[int, int], groups: int
     ) -> TextRows:
-        """Sentences whose first words have the places ``starts (batch,)`` in rows of this size."""
+        """Pack sentences whose first words have the places ``starts (batch,)`` in rows of this size."""
         batch, length = ids.shape
         rows, width = size
         room, own = rows * width, batch // groups
@@ -187,7 +189,7 @@ class TextRows(NamedTuple):
         return cls(found.reshape(shape), positions.reshape(shape), origins.reshape(shape), within, groups)
 
     def taken_up(self, values: np.ndarray) -> np.ndarray:
-        """Values of words ``(batch, length)`` in their rows; 0 where there is no word."""
+        """Values of words ``(batch, length)``, moved into the rows; 0 where there is no word."""
         by_group = values.reshape(self.groups, -1)
         padded = np.concatenate([by_group, np.zeros((self.groups, 1), values.dtype)], 1)
         origins = self.origins.reshape(self.groups, -1)

@@ -32,7 +32,7 @@ def source_names(sources: int) -> list[str]:
 class ParallelLines:
     """The rows of parallel texts, until the shortest ends.
 
-    names: of the texts, for the error. done: how many rows are passed over.
+    names: those of the texts, for the error. done: number of rows to skip.
     """
 
     def __init__(self, texts: Iterable[Iterable[str | bytes]], names: Iterable[str], done: int = 0) -> None:
@@ -83,7 +83,7 @@ class NBestRows:
     An entry with a higher number than all before it belongs to the next source line, whatever the number, as
     in Marian's scorer (``--n-best``).
 
-    done: how many entries are passed over. sentences: how many source lines have been read.
+    done: number of entries to skip. sentences: how many source lines have been read.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class NBestRows:
             self._problem = "the n-best list is empty, and the source is not"
 
     def entry(self, number: int) -> bytes:
-        """Take the whole line ``number``, from 0; once, after its row was read."""
+        """Take the whole line ``number``, from 0. Call this once per line, after its row was read."""
         return self._taken.pop(number)
 
     def check(self) -> None:
@@ -158,7 +158,7 @@ class Fields:
 
     @classmethod
     def from_options(cls, options: TrainOptions, streams: int) -> Fields:
-        """From the options of training, for ``streams`` streams; OptionError if they do not fit."""
+        """The layout that training options give for ``streams`` streams; OptionError if they do not fit."""
         paths = tuple(options.train_sets)
         extras = options.extra_fields
         number = streams + len(extras)

@@ -37,9 +37,9 @@ class Sentence(NamedTuple):
 
     line: its number, from 0.
     sequences: word ids of each stream (source; or sources and target), ``</s>`` included; int32 arrays if
-        another process may have found them (``Share``).
-    problem: why the line is left out, or empty. Such a sentence joins no batch.
-    alignment: the links of its words. weights: of the target words, in order; missing ones are 1.
+        several processes share the reading (``Share``).
+    problem: why the line is left out, or empty. A sentence with a problem joins no batch.
+    alignment: the links of its words. weights: those of the target words, in order; missing ones are 1.
     """
 
     line: int
@@ -50,14 +50,14 @@ class Sentence(NamedTuple):
 
     @property
     def lacks_weights(self) -> bool:
-        """Whether words other than ``</s>`` have no weight; a single weight is enough, as in Marian."""
+        """Whether target words other than ``</s>`` lack a weight; a single weight is enough, as in Marian."""
         return self.weights is not None and 1 != len(self.weights) < len(self.sequences[-1]) - 1
 
 
 class LeftOut(Exception):
     """A line is left out.
 
-    reason: the same for all such lines, for counting. detail: about this line, for the log.
+    reason: the kind of problem, for counting lines. detail: the problem of this line, for the log.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -140,8 +140,8 @@ def _left_out(line: int, problems: list[str]) -> Sentence:
 class SentenceReader:
     """Turns rows of a corpus into sentences with alignments and weights.
 
-    options: of training. vocabs: one for each stream. fields: the layout of the rows. seed: for sampling
-    segmentations (``--sentencepiece-alphas``).
+    options: those of training. vocabs: one for each stream. fields: the layout of the rows. seed: for
+    sampling segmentations (``--sentencepiece-alphas``).
     """
 
     def __init__(self, options: TrainOptions, vocabs: Sequence[Vocab], fields: Fields, seed: int) -> None:
@@ -170,7 +170,7 @@ class SentenceReader:
         sequences = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
         alignment = weights = None
         if fields.alignment is not None:
-            # Links do not fit text of altered case: Marian then uses none, not even that of </s>.
+            # Links do not fit text whose case was changed: Marian then uses none, not even the link of </s>.
             alignment = [] if altered else self._links(texts[fields.alignment], sequences)
         if fields.weights is not None:
             weights = self._weights(texts[fields.weights], len(sequences[-1]))
@@ -195,7 +195,7 @@ class SentenceReader:
         return [*inside, (source - 1, target - 1)]
 
     def _weights(self, text: bytes, words: int) -> list[float]:
-        """The weights of a target, cut only if it has ``max_length`` words, as cropped ones have."""
+        """The weights of a target; cut only if it has ``max_length`` words, as a cropped target has."""
         try:
             weights = list(map(float, text.split()))
         except ValueError:
@@ -252,7 +252,7 @@ class Casing:
         self._caps, self._title = all_caps_every, title_every
 
     def alter(self, number: int, lines: list[str | bytes]) -> bool:
-        """Change the lines of row ``number`` in place if they are due; return whether they are."""
+        """Change the lines of row ``number`` in place if an option applies to it; return whether one does."""
         if self._caps and number % self._caps == 0:
             for stream, line in enumerate(lines):
                 if self._splits[stream]:

@@ -1,4 +1,4 @@
-"""Few lengths for many sentences, because one program is compiled per shape."""
+"""A few lengths for many sentences, because one program is compiled per shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 
 SHORTEST_BUCKET = 8
 PATIENCE = 10
-"""How many times its price a program must save that only saves padding."""
+"""A program that only saves padding must save its price this many times over."""
 
 Shape = tuple[int, ...]
 """Rows, then the length of each stream."""
@@ -50,14 +50,15 @@ def few_lengths(
     known: Collection[int] = (),
     top: int = 0,
 ) -> list[int]:
-    """The few of the lengths in ``ladder`` and ``known`` to which padding costs least, ascending.
+    """Choose a few lengths from ``ladder`` and ``known`` to which padding costs least; ascending.
 
-    lengths: how many sentences there are of each length. cost: of a sentence of some length, padded to
+    lengths: how many sentences there are of each length. cost: that of a sentence of some length, padded to
     another. price: what programs for a new length cost, in the same unit. most: how many may be chosen.
-    known: lengths that have programs. top: the last one is at least this.
+    known: lengths that have programs. top: the last length chosen is at least this.
 
-    Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
-    One that only saves padding must save more, so that calls like those before compile nothing.
+    Few lengths waste positions on padding, and each new one takes time to compile: the smallest sum of both
+    wins. If the known lengths suffice, a new one must save ``PATIENCE`` times its price, so that calls like
+    earlier ones compile nothing.
     """
     longest, rungs = max(max(lengths), top), sorted({*ladder, *known})
     if known and max(known) >= longest:

@@ -1,4 +1,4 @@
-"""Programs of batches that are due soon, compiled in threads while earlier batches train."""
+"""Compiles the programs of upcoming batches in threads while earlier batches train."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nmt.text.batches import Batch
 
 
 class CompileAhead:
-    """Compiles the programs of an update for each new shape of batches, several at once.
+    """Compiles the programs of an update for each new batch shape, several at the same time.
 
-    XLA keeps little more than one core busy with a program, and training waits for the first ones.
+    XLA keeps little more than one core busy with a program, and training waits for the first programs.
 
-    prepare: compiles what a batch needs. If that fails, training fails in the same way once it comes to the
-    batch, so the error is raised there. threads: programs at once.
+    prepare: compiles the programs that a batch needs. If that fails, training fails in the same way when it
+    reaches the batch, so the error is raised there. threads: how many programs to compile at the same time.
     """
 
     def __init__(self, prepare: Callable[[Batch], None], threads: int) -> None:
@@ -24,14 +24,14 @@ class CompileAhead:
         self._begun: set[Hashable] = set()
 
     def announce(self, batch: Batch) -> None:
-        """Begin to compile for a batch that will come, unless its shape is known."""
+        """Start to compile the programs of an upcoming batch, unless its shape is known."""
         shape = batch.shape, batch.packed
         if shape not in self._begun:
             self._begun.add(shape)
             self._workers.submit(self._compile, batch)
 
     def close(self) -> None:
-        """Wait for what is being compiled, and drop what has not begun."""
+        """Wait for running compilations, and drop those that have not started."""
         self._workers.shutdown(cancel_futures=True)
 
     def _compile(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Curves of a training: what ``--log-json`` wrote, read and drawn."""
+"""Training curves, read from a file of ``--log-json`` and drawn."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _LABELS = {
 
 
 class CurvesError(MGraphError, ValueError):
-    """A file is no log of figures, a figure is not in it, or it cannot be drawn."""
+    """A file is not a log of figures, lacks a figure, or cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve(Compared):
     """One figure over the updates.
 
-    name: ``cost``, ``learn_rate``, ...; of a validation the name of the metric.
+    name: ``cost``, ``learn_rate``, ...; if ``kind`` is ``valid``, the name of the metric.
     kind: ``train`` or ``valid``.
-    updates, values: of equal length; a value that is no number is NaN.
+    updates, values: of equal length; a value that is not a number is NaN.
     """
 
     name: str
@@ -54,14 +54,14 @@ class Curve(Compared):
 class Curves:
     """The figures of one training (``mgraph train --log-json``).
 
-    Where a training was resumed from an earlier update, what came after that update before is left out.
+    If training was resumed from an earlier update, the previous run's figures from there on are left out.
     """
 
     curves: tuple[Curve, ...]
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Curves:
-        """The figures in a file of ``--log-json``; CurvesError, with the line, if it is not one."""
+        """The figures in a file of ``--log-json``; CurvesError, with the line, for any other file."""
         points: dict[tuple[str, str], dict[int, float]] = {}
         last: dict[str, int] = {}
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -91,13 +91,13 @@ class Curves:
     def plot(self, names: Sequence[str] = (), *, title: str = "Training", dark: bool = False) -> Any:
         """Draw figures over updates, one below the other; returns matplotlib's figure.
 
-        names: which; without any the cost, the learning rate, and all metrics of validation.
+        names: of the figures to draw; if empty the cost, the learning rate, and all metrics of validation.
         dark: on a dark background.
-        CurvesError for a name that is not there, or if matplotlib (the extra ``plot``) is not installed.
+        CurvesError for an unknown name, or if matplotlib (the extra ``plot``) is not installed.
         """
         unknown = [name for name in names if name not in self.names]
         if unknown:
-            raise CurvesError(f"there is no figure {unknown[0]!r}, but {', '.join(self.names)}")
+            raise CurvesError(f"there is no figure {unknown[0]!r}; there are {', '.join(self.names)}")
         chosen = [curve for curve in self.curves if (curve.name in names if names else _is_usual(curve))]
         with plotting(dark, CurvesError) as pyplot:
             size = (7.0, 0.8 + 2.1 * len(chosen))

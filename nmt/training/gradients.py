@@ -32,8 +32,8 @@ def check_model_gradients(
     all source streams and of the target, ``</s>`` included. See ``mgraph.gradcheck.loss`` for the comparison;
     ``float32=False`` skips float32. ``rule_set="marian"`` checks Marian's own formulas instead.
 
-    ``ArgumentError`` without samples, for one without ids of each stream's vocabulary, or a label smoothing
-    outside 0 to 1.
+    ``ArgumentError`` without samples, for a sample that lacks ids of a stream or has ids outside a stream's
+    vocabulary, or for a label smoothing outside 0 to 1.
     """
     batch = _batch(model, samples, label_smoothing)
     loss, checks = check_loss(
@@ -59,8 +59,8 @@ def check_model_layers(
 ) -> DepartureReport:
     """Examine the same loss operator by operator, and name those whose rules depart from JAX.
 
-    Arguments and errors are those of ``check_model_gradients``; see ``mgraph.gradcheck.check_layers`` for
-    what is compared.
+    Arguments and errors are as for ``check_model_gradients``; see ``mgraph.gradcheck.check_layers`` for the
+    comparison.
     """
     batch = _batch(model, samples, label_smoothing)
     report = check_layers(

@@ -1,4 +1,4 @@
-"""What processes that train together must have in common; otherwise each would compute something else."""
+"""What processes that train together must have in common; otherwise their results would differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmt.text.parallel import Fields
 
 MAY_DIFFER = frozenset(
     (
-        # where files are; those that all processes read are compared by their contents
+        # paths; files that all processes read are compared by their contents
         "model pretrained-model train-sets vocabs embedding-vectors guided-alignment data-weighting tempdir"
         # what only the first process reads and writes
         " valid-sets valid-script-path valid-script-args valid-translation-output valid-log log log-level"
@@ -24,13 +24,13 @@ MAY_DIFFER = frozenset(
         " devices cpu-threads shuffle-in-ram compilation-cache sigterm coordinator num-processes process-id"
     ).split()
 )
-"""Options that each process may have for itself. The seed is that of the first."""
+"""Options that may differ between processes. All use the seed of the first process."""
 
 
 def in_common(options: TrainOptions, updates: int | None) -> dict[str, str]:
-    """What must be equal in all processes, as text by its name for users.
+    """Everything that must be equal in all processes: its value as text, by the name that users see.
 
-    options: with the vocabularies that are used. updates: those of the checkpoint; None for a new model.
+    options: with the vocabularies in use. updates: of the checkpoint; None for a new model.
     """
     values = {"mgraph": __version__, "jax": jax.__version__}
     values["the checkpoint"] = "missing" if updates is None else f"after {updates} updates"
@@ -47,7 +47,7 @@ def in_common(options: TrainOptions, updates: int | None) -> dict[str, str]:
 
 
 def _contents(name: str, paths: Iterable[str]) -> dict[str, str]:
-    """The fingerprints of files, by this name and their numbers; no paths, which may differ."""
+    """The fingerprints of files, by ``name`` and number, without their paths, which may differ."""
     found = [Fingerprint.of(path) for path in paths]
     return {
         f"{name} file {number}": "a stream" if size is None else f"{size} bytes (SHA-256 of the ends {ends})"

@@ -21,24 +21,26 @@ from mgraph.errors import first_line
 
 AXIS = "processes"
 LAG = 1
-"""Processes act on a request this many batches later. It was sent before the previous update, which the
-device is still computing, so reading it does not block."""
+"""Processes act on a request this many batches later. The request was sent before the previous update, which
+the device is still computing, so reading it does not block."""
 NETWORKS = ("Gloo", "NCCL", "RCCL", "heartbeat", "Connection")
-"""Words of JAX's errors about lost processes."""
+"""Words in JAX's errors about lost processes."""
 LEAST_ROOM = 1 << 12
 POLL_SECONDS = 0.05
 MOST_NAMED = 5
 SIGN_SECONDS = 5.0
-"""How often processes hear of each other while they wait for one: soon enough to save between SIGTERM and
-SIGKILL, which are often half a minute apart. On CPUs XLA gives up after half an hour without a sign."""
+"""How often processes exchange signs of life while they wait for the first: often enough that training can
+save between SIGTERM and SIGKILL, which are often half a minute apart. On CPUs XLA gives up after half an hour
+without a sign."""
 _BUSY, _DONE, _FAILED = range(3)
 
 
 class Processes:
     """The processes of this run (``devices.join_processes``), by default one.
 
-    They must call its methods in the same order, because they wait for each other. All read the same files
-    and compute the same; only the first writes files, validates and logs. If one dies, the others fail.
+    All must call these methods in the same order, because they wait for each other. All read the same files
+    and compute the same results; only the first writes files, validates and logs. If one dies, the others
+    fail.
     """
 
     def __init__(self) -> None:
@@ -59,9 +61,9 @@ class Processes:
         return json.loads(np.asarray(self.gathered(row))[0].tobytes())
 
     def require_same(self, own: Callable[[], Mapping[str, str]]) -> None:
-        """DeviceError in all processes if one has other values than the first; each waits for all.
+        """DeviceError in all processes if one has other values than the first; all wait for each other.
 
-        own: gives those of this process; not called if it is alone.
+        own: returns the values of this process; not called if it is alone.
         """
         if self.count == 1:
             return
@@ -82,7 +84,7 @@ class Processes:
             )
 
     def least(self, number: int) -> int:
-        """The least ``number``, below 2^31, of all processes, which wait for each other."""
+        """The least ``number`` of all processes, which wait for each other; numbers are below 2^31."""
         if self.count == 1:
             return number
         return int(np.asarray(self.gathered(np.array(number, np.int32))).min())
@@ -99,11 +101,11 @@ class Processes:
     def in_turn(self, wanted: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
         """Run the block in the first process, however long that takes, then in the others.
 
-        For files that only it writes, or creates if missing. In the block it must not wait for the others. If
-        it fails there, they raise DeviceError.
+        For files that only the first process writes, or creates if missing. In the block the first process
+        must not wait for the others. If it fails there, they raise DeviceError.
 
-        wanted: whether this process wants something, such as an early end of the block. The block is given a
-        function that tells whether any of them does; of others it knows within two ``SIGN_SECONDS``.
+        wanted: whether this process wants something, such as an early end of the block. Yields a function
+        that returns whether any process does; it learns of the others within two ``SIGN_SECONDS``.
         """
         if self.count == 1:
             yield wanted
@@ -127,18 +129,20 @@ class Processes:
             while (told := self._told(_BUSY, wanted(), asked)) == _BUSY:
                 pass
             if told == _FAILED:
-                raise DeviceError("the first of the processes that train together has failed, and says why")
+                raise DeviceError(
+                    "the first of the processes that train together has failed; its log says why"
+                )
             yield asked.is_set
 
     def _told(self, state: int, wanted: bool, asked: threading.Event) -> int:
-        """The ``state`` of the first process; sets ``asked`` if any of them wants something. All call it."""
+        """The ``state`` of the first process; sets ``asked`` if any wants something. All must call this."""
         told = np.asarray(self.gathered(np.array([state, wanted], np.int32)))
         if told[:, 1].any():
             asked.set()
         return int(told[0, 0])
 
     def gathered(self, row: np.ndarray) -> jax.Array:
-        """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""
+        """The ``row`` of each process as one array; all rows have one shape. Does not wait for the others."""
         shape = (self.count, *row.shape)
         rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
         gathered: jax.Array = self._gather(rows)
@@ -150,7 +154,7 @@ def lost_processes() -> Iterator[None]:
     """Raise DeviceError in the block when another process of this run has ended or cannot be reached."""
     try:
         yield
-    except (JaxRuntimeError, ValueError) as error:  # the latter by a jax.jit that has run before
+    except (JaxRuntimeError, ValueError) as error:  # ValueError from a jax.jit that has run before
         said = first_line(error)
         if jax.process_count() == 1 or not any(network in said for network in NETWORKS):
             raise
@@ -161,7 +165,7 @@ def lost_processes() -> Iterator[None]:
 
 
 def _room(length: int) -> int:
-    """A length of rows that are gathered: one of few, because a program is compiled for each."""
+    """The length of rows to gather: a power of two, because a program is compiled for each length."""
     return max(LEAST_ROOM, 1 << (length - 1).bit_length())
 
 
@@ -181,7 +185,7 @@ class Agreement:
         return self.wanted() if self._processes.count == 1 else self._agreed
 
     def agree(self) -> None:
-        """All processes have learned by other means, at the same time, that one of them wants it."""
+        """Note that all processes have learned by other means, at the same point, that one wants it."""
         self._agreed = True
 
     def wait(self, ready: Callable[[], bool]) -> None:

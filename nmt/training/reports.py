@@ -27,7 +27,7 @@ class UpdateReport(Protocol):
     """Receives the figures of training."""
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        """``kind`` is ``train`` or ``valid``; ``update`` counts from 1."""
+        """Report figures. ``kind`` is ``train`` or ``valid``; ``update`` counts from 1."""
 
     def close(self) -> None:
         """Flush and close."""
@@ -51,7 +51,7 @@ class JsonLines:
         self._stream.flush()
 
     def close(self) -> None:
-        with suppress(OSError):  # of what could not be written
+        with suppress(OSError):  # from text that could not be written
             self._stream.close()
 
     def __str__(self) -> str:
@@ -77,8 +77,8 @@ class TensorBoard:
 
 
 class ProgressBar:
-    """A progress bar on stderr (``--progress``); needs the package tqdm. On a terminal log lines are printed
-    above it; elsewhere it is a line every ``LINE_SECONDS``.
+    """A progress bar on stderr (``--progress``); needs the package tqdm. On a terminal, log lines are printed
+    above the bar; elsewhere it becomes a line every ``LINE_SECONDS``.
 
     total: the number of updates in training; None if unknown.
     """
@@ -143,7 +143,7 @@ def package(name: str, option: str) -> Any:
 
 
 def check_reports(options: Extras) -> None:
-    """OptionError or OSError if a report of the options cannot be created."""
+    """OptionError or OSError if a report that the options ask for cannot be created."""
     require_writable("--log-json", options.log_json)
     if options.tensorboard:
         require_folder("--tensorboard", options.tensorboard)
@@ -153,7 +153,7 @@ def check_reports(options: Extras) -> None:
 
 
 class Reports(ExitStack):
-    """All reports of the options; a context manager that closes them."""
+    """All reports that the options ask for; a context manager that closes them."""
 
     def __init__(self, options: Extras, total: int | None, done: int) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Reports(ExitStack):
             self.push(opened.pop_all())
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        """Pass figures to each report. One that cannot be written gets no more, which is logged."""
+        """Pass figures to each report. A report that cannot be written gets no more, which is logged."""
         for report in [*self._reports]:
             try:
                 report.add(kind, update, figures)
@@ -177,7 +177,7 @@ class Reports(ExitStack):
                 logger.warning("[training] %s: %s; it gets no more figures", report, error.strerror or error)
 
     def updated(self, update: int) -> None:
-        """Move the bar to the update; figures come at some updates only (``--disp-freq``)."""
+        """Move the progress bar to this update; figures come only at some updates (``--disp-freq``)."""
         for report in self._reports:
             if isinstance(report, ProgressBar):
                 report.move(update)

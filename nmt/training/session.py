@@ -49,17 +49,17 @@ N = TypeVar("N", int, float)
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 COST_SCALING = "mgraph-cost-scaling"
 CORPUS, VOCABS, DUE = "mgraph-corpus", "mgraph-vocabs", "mgraph-validation-due"
-"""Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
+"""Our own keys in ``.progress.yml``, without which training could not resume bit for bit."""
 VALIDATORS = ("validator", "validators", "stalled", "stalled_max")
-"""What validation changes in the state before training."""
+"""The fields of the state that registering the validators changes before training."""
 COMPILED_AT_ONCE = 2
-"""Programs that are compiled ahead at once; XLA keeps about 1.4 cores busy with one."""
+"""How many programs are compiled ahead at the same time; XLA keeps about 1.4 cores busy with one."""
 
 
 class Session:
     """Training with one set of options, new or resumed.
 
-    stopped: called after each update; whether to end, as after SIGTERM. placement: the devices that share
+    stopped: called for each batch; whether to end, as after SIGTERM. placement: the devices that share
     updates. Each of several processes has its own session; the first writes all files.
     """
 
@@ -76,7 +76,7 @@ class Session:
         self.options = options = self._settled(options)
         self.learner, self.model_options = self._new_learner(found, vocabs, placement)
         self.validation = self._registered_validation(vocabs)
-        """What the first process does, if its options ask for it; the others follow."""
+        """Set in the first process, if its options ask for validation; the other processes follow it."""
         self._validates = self._share_validators()
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
         sizes = fitting(self.learner, options, self._processes.least)
@@ -101,8 +101,8 @@ class Session:
         """Whether a checkpoint has been written."""
 
     def _found(self, options: TrainOptions) -> tuple[Checkpoint | None, TrainOptions, Sequence[Vocab]]:
-        """The checkpoint, the options with those of its model and with vocabularies, and these; alike in all
-        processes."""
+        """The checkpoint, the options with those of its model and with the vocabularies, and the vocabularies
+        themselves; equal in all processes, as far as ``in_common`` compares them."""
         with self._processes.in_turn():
             found = None if options.no_reload else load_checkpoint(options.model, options)
             if found:
@@ -115,7 +115,7 @@ class Session:
         return found, options, vocabs
 
     def _settled(self, options: TrainOptions) -> TrainOptions:
-        """The options with what a run keeps that is resumed; sets the seed."""
+        """The options, with those settings that a resumed run keeps; sets the seed."""
         seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
         self.seed = _number(self.state, SEED, int(seed), options.model)
         if options.seed not in (0, self.seed):
@@ -125,7 +125,7 @@ class Session:
     def _new_learner(
         self, found: Checkpoint | None, vocabs: Sequence[Vocab], placement: Placement
     ) -> tuple[Learner, ModelOptions]:
-        """The learner of a new or a resumed model, and the options of this model."""
+        """The learner of a new or resumed model, and the model's options."""
         options = self.options
         model = reloaded_model(found, options) if found else new_model(options, options.dim_vocabs, self.seed)
         before = options.model if found else options.pretrained_model
@@ -145,7 +145,7 @@ class Session:
         return learner, model.options
 
     def _registered_validation(self, vocabs: Sequence[Vocab]) -> Validation | None:
-        """What validates, in the first process."""
+        """The validation, in the first process only, with its metrics registered in the state."""
         validation: Validation | None = None
         with self._processes.in_turn():
             if self._processes.is_first:
@@ -155,7 +155,7 @@ class Session:
         return validation
 
     def _share_validators(self) -> bool:
-        """Give all processes the validators of the first; returns whether it validates."""
+        """Give all processes the validators of the first; returns whether the first validates."""
         known = {name: getattr(self.state, name) for name in VALIDATORS} if self.validation else None
         first = self._processes.shared(known)
         for name, value in (first or {}).items():
@@ -163,8 +163,8 @@ class Session:
         return first is not None
 
     def _compile_ahead(self) -> CompileAhead | None:
-        """What compiles for batches that are read ahead, on a CPU: GPUs measure kernels while they compile.
-        Not for batches that are gathered first, and not in several processes, which make them when due."""
+        """Compiles for batches that are read ahead. None on GPUs, which measure kernels while they compile,
+        if batches are gathered first, and in several processes, which make batches only when needed."""
         if self.grouping.grows or self._processes.count > 1 or platform_of(None) != "cpu":
             return None
         return CompileAhead(lambda batch: self.learner.prepare(self.grouping.split(batch)), COMPILED_AT_ONCE)
@@ -187,7 +187,7 @@ class Session:
         return asked or before
 
     def _keeps_cost_scale(self, words: tuple[str, ...]) -> bool:
-        """Whether the factor of the last run counts: unless ``--cost-scaling`` has changed since."""
+        """Whether to keep the factor of the last run: unless ``--cost-scaling`` has changed since."""
         asked = " ".join(words)
         before = self.state.extra.pop(COST_SCALING, asked)
         if asked:
@@ -236,7 +236,7 @@ class Session:
                 if self._going():
                     self._end_epoch()
                 else:
-                    self.corpus.close()  # so that the report grows no more
+                    self.corpus.close()  # so that the report no longer changes
                     self._report_corpus("so far, some read ahead: ")
             self.scheduler.finished(interrupted=self._stopped())
             if not self.state.loaded and not self.state.validated and not self.scheduler.keep_going():
@@ -247,8 +247,8 @@ class Session:
 
     @contextmanager
     def _saved_in_need(self) -> Iterator[None]:
-        """Save what has been trained if files of the corpus, or of validation, fail in the block after an
-        update. Several processes fail each for itself, so that they could not save together."""
+        """Save what has been trained if, after an update, files of the corpus or of the validation fail in
+        the block. Not with several processes: each fails alone, so they could not save together."""
         before = self.state.batches
         try:
             yield
@@ -263,14 +263,14 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop was requested, of this process or of another."""
+        """Whether this process or another was asked to stop."""
         return self._stopped()
 
     def _going(self) -> bool:
         return not self._stopped() and self.scheduler.keep_going()
 
     def _restore_corpus(self) -> bool:
-        """Restore the position of the last run in the corpus; False to start an epoch instead."""
+        """Restore the last run's position in the corpus; False to start an epoch instead."""
         state = self.state
         begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
         if not begun or self.options.no_restore_corpus:
@@ -280,13 +280,13 @@ class Session:
         return True
 
     def _note_seeds(self) -> None:
-        """Store the generators that reproduce the epoch that begins."""
+        """Store the states of the generators, from which the epoch that begins can be repeated."""
         self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
 
     def _epoch(self, reports: Reports) -> None:
         """Run the remaining updates of the epoch."""
         self.grouping.begin_epoch()
-        self._stopped.wait(lambda: self.corpus.ready)  # shuffling may take long
+        self._stopped.wait(lambda: self.corpus.ready)  # shuffling may take a long time
         for batch in self.corpus:
             self._stopped.ask()
             if not self._going():
@@ -297,7 +297,7 @@ class Session:
             self._update(group)
             reports.updated(self.state.batches)
             self._reset_optimizer()
-            # Marian saves first, so a resumed run loses what follows.
+            # Marian saves first, so its checkpoint lacks the effects of these steps.
             if self.scheduler.validating and self.scheduler.keep_going():
                 self._validate(reports)
             if self.scheduler.replacing_with_smoothed:
@@ -315,7 +315,8 @@ class Session:
         self.scheduler.update(result._replace(batches=group.taken))
 
     def _gradient_norms(self) -> tuple[float, float]:
-        """Average and variance of the gradient norms, if the learner needs them."""
+        """The average and variance of the gradient norms or of their logarithms, whichever the learner needs;
+        zeros if it needs neither."""
         kind, state = self.learner.needs_gradient_norms, self.state
         if not kind:
             return 0.0, 0.0
@@ -341,12 +342,12 @@ class Session:
             self.learner.reset_optimizer()
 
     def _validate(self, reports: Reports) -> None:
-        """Validate; if a stop is requested before the end, leave that to the run that goes on."""
+        """Validate; if a stop is requested before the end, leave the validation to the resumed run."""
         if not self._validates:
             return
         self.scheduler.settle()
         before = self._stalled(self.state)
-        self.state.extra[DUE] = "true"  # until it has ended
+        self.state.extra[DUE] = "true"  # until the validation has ended
         found = self._processes.shared(None if self._stopped() else self._validators(reports))
         if found is None:
             self._stopped.agree()
@@ -372,7 +373,7 @@ class Session:
                 try:
                     validation.run(params, self.state, *saving, stopped=stopped)
                 except Stopped:
-                    logger.info("[valid] Validation stopped; it begins anew when training goes on")
+                    logger.info("[valid] Validation stopped; it starts over when training resumes")
                     return None
                 reports.add("valid", self.state.batches, validation.latest)
         return self.state.validators

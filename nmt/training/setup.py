@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 def check_training(options: TrainOptions, *, first: bool = True) -> None:
     """Validate the options before training begins, custom fallbacks included.
 
-    first: whether this process is the first of several, or alone. The others neither validate nor write.
+    first: whether this process is the first of several, or alone. The others run no validation and write
+    nothing.
 
     ``OSError`` for a file that cannot be read or written, ``OptionError`` or another ``MGraphError`` for
     invalid values. Reads no text and starts no device.
@@ -135,7 +136,7 @@ def reloaded_model(checkpoint: Checkpoint, training: TrainOptions) -> Model:
 def with_model_options(training: TrainOptions, options: ModelOptions, path: str) -> TrainOptions:
     """The training options, overridden by those of the model in the file ``path``, as in Marian.
 
-    A warning names those that differ.
+    A warning names the options for which another value was given.
     """
     own: dict[str, Any] = {
         OPTIONS[name].attribute: options[name] for name in options.given if name in TRAIN.options

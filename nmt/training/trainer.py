@@ -30,9 +30,9 @@ class Trainer:
     ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
     vocabs=["vocab.spm", "vocab.spm"], after="10e"``; sequences may be lists or tuples. Aliases such as
     ``task="transformer-base"`` set several options. The fields of ``nmt.settings.TrainOptions`` list all
-    options with types; an object of that class may be passed first, which the others override. Those of the
-    command line only, such as ``quiet``, are refused with what to do instead: set up
-    ``logging.getLogger("nmt")`` in place of the options of the log, pass the options of a file in place of
+    options with types; an object of that class may be passed first, and the named options override it.
+    Options of the command line only, such as ``quiet``, are refused with what to do instead: set up
+    ``logging.getLogger("nmt")`` in place of the log options, pass the options of a file in place of
     ``config``.
 
     If the model exists, training resumes from its last checkpoint, bit for bit as if it had never been
@@ -105,13 +105,13 @@ class Trainer:
             said = ", ".join(f"--{name} {value}" for name, value in named)
             logger.warning("%s; %s with %s", error, how, said)
             options = replace(after_divergence(self.options, fallback), no_reload=anew)
-            gc.collect()  # the session that diverged, with its parameters: it refers to itself
+            gc.collect()  # frees the session that diverged, and its parameters: it refers to itself
 
     def _session(
         self, options: TrainOptions, placement: Placement, *, forgives: bool
     ) -> tuple[str, bool] | None:
-        """Train to the end: None; or, with ``forgives``, until divergence: what is wrong, and whether a
-        checkpoint has been written."""
+        """Train to the end and return None; or, with ``forgives``, until divergence, and return what is wrong
+        and whether a checkpoint has been written."""
         from nmt.training.processes import lost_processes
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
@@ -128,8 +128,8 @@ class Trainer:
         return None
 
     def stop(self) -> None:
-        """Make ``train`` end after the current update, or in the middle of a validation, which the run that
-        goes on makes first; safe in signal handlers and other threads. Another ``Trainer`` can resume."""
+        """Make ``train`` end after the current update, or in the middle of a validation; safe in signal
+        handlers and other threads. Another ``Trainer`` can resume; it first repeats that validation."""
         self._stopped = True
 
     @property

@@ -33,7 +33,7 @@ class UpdateResult(NamedTuple):
     words: int
     """Target words, ``</s>`` included."""
     batches: int
-    """The number of batches of the corpus."""
+    """How many batches of the corpus the update used."""
 
 
 @dataclass
@@ -42,9 +42,9 @@ class LearnerState:
 
     params: the parameters, float32 (the masters, with 16-bit compute).
     moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or none; or
-        by those of ``mgraph.Optax``, with arrays of any shape and type.
-    steps: updates since the moments were zero, or since Adam's betas have changed.
-    denominators: those of Adam's two moments before these updates, see ``mgraph.optimizers.Adam``.
+        by the names of ``mgraph.Optax``, with arrays of any shape and type.
+    steps: updates since the moments were zero, or since Adam's betas last changed.
+    denominators: of Adam's two moments, before these updates; see ``mgraph.optimizers.Adam``.
     average: exponentially smoothed parameters; None without ``--exponential-smoothing``.
     cost_scale: the factor and the number of clean updates since it changed; None without ``--cost-scaling``.
     average_words: running average of the words per update, for ``--normalize-gradient-by-ratio``; 0 at first.
@@ -62,7 +62,7 @@ class LearnerState:
 
 
 LEAST_WORDS = 256
-"""The fewest target words that remain when an update of a single batch is shortened."""
+"""The fewest target words to which an update of a single batch is shortened."""
 ROUNDING = 0.25
 """The largest relative growth when a number of batches is rounded up."""
 
@@ -80,15 +80,16 @@ class Grouping:
 
     Without growth an update is one batch of the corpus, computed in ``ceil(delay)`` parts whose gradients are
     summed: the update is the same, but needs less memory. (With ``--multi-loss-type mean`` each part is
-    divided by its own words; Marian's parts are then of other sentences: neighbours.)
+    divided by its own words, so the result differs from Marian's, whose parts are of neighbouring sentences.)
 
-    With growth an update has ``delay multiplier()`` batches, or more until their number is a multiple of the
-    whole ``delay``; each is shortened to what was wanted. The first update of a training has
-    ``multiplier()``. At full growth an update has ``--mini-batch-words`` target words, if not 0, whatever the
-    delay; with ``--mini-batch-round-up`` the number of batches is a multiple of a power of two. Source:
-    Marian, ``SyncGraphGroup::tryGetSubBatches`` with one device.
+    With growth an update wants ``delay multiplier()`` batches; the first update of a training wants
+    ``multiplier()``. It gathers more until their number is a multiple of the whole ``delay``, and shortens
+    each so that together they have the wanted size. At full growth an update has ``--mini-batch-words``
+    target words, if not 0, whatever the delay; with ``--mini-batch-round-up`` the wanted number of batches is
+    rounded up to a multiple of a power of two. Source: Marian, ``SyncGraphGroup::tryGetSubBatches`` with one
+    device.
 
-    begun: whether the training has had an update already.
+    begun: whether the training has already made an update.
 
     ArgumentError if the delay is not above 0.
     """
@@ -110,7 +111,7 @@ class Grouping:
 
     @property
     def parts(self) -> int:
-        """In how many parts each batch is computed."""
+        """The number of parts in which each batch is computed."""
         return 1 if self.grows else max(1, math.ceil(self.delay))
 
     def split(self, batch: Batch) -> list[Batch]:
@@ -118,7 +119,7 @@ class Grouping:
         return batch.split(self.parts) if self.parts > 1 else [batch]
 
     def begin_epoch(self) -> None:
-        """Count the batches of a new epoch from now on; pending batches stay."""
+        """Start counting the batches of a new epoch; pending batches are kept."""
         self._taken = 0
 
     def add(self, batch: Batch) -> Group | None:

@@ -39,7 +39,7 @@ def word_vectors(
 ) -> dict[str, np.ndarray]:
     """The embeddings in the files of ``--embedding-vectors``, one file per stream, by parameter.
 
-    A stream with an empty file name is skipped; if streams share a table, the first one counts.
+    A stream with an empty file name is skipped; of several files for a shared table the first is used.
     ``ArgumentError`` for the wrong number of files; other errors and arguments as in ``read_vectors``.
     """
     tables = embedding_tables(options)
@@ -66,12 +66,12 @@ def read_vectors(
 ) -> np.ndarray:
     """Read a float32 table ``(words, dim)`` from a file of word vectors (``*.gz`` too).
 
-    The first line has the number of words and the length of vectors, every other line the id of a word in the
-    vocabulary and its vector. Ids outside the vocabulary are ignored; words without a vector are initialized
-    from the normal distribution with variance ``2 / (words + dim)``.
+    The first line gives the number of words and the length of the vectors; every other line gives the id of a
+    word in the vocabulary and its vector. Ids outside the vocabulary are ignored; words without a vector are
+    initialized from the normal distribution with variance ``2 / (words + dim)``.
 
     normalization: divide by the norm of the whole table (``--embedding-normalization``), as Marian does.
-    name, seed: of the parameter and the model, for the initialization.
+    name, seed: the parameter's name and the model's seed, for the initialization.
     ``WordVectorsError`` with file and line, ``OSError`` if the file cannot be read.
     """
     graph = ExpressionGraph(inference=True, seed=seed)
@@ -83,7 +83,7 @@ def read_vectors(
 
 def check_vectors(paths: Sequence[str], dim: int) -> None:
     """OSError for an unreadable file of ``--embedding-vectors``, WordVectorsError for one without vectors of
-    length ``dim``. Reads only first lines, and does not open pipes."""
+    length ``dim``. Reads only the first line of each file, and does not open pipes."""
     require_readable("--embedding-vectors", paths)
     for path in filter(os.path.isfile, paths):
         with open_input(path) as stream:
@@ -95,17 +95,17 @@ class TrainingVocabs(NamedTuple):
 
     vocabs: tuple[Vocab, ...]
     paths: tuple[str, ...]
-    """Their files; streams may share one."""
+    """The vocabularies' files; streams may share one."""
     dim_vocabs: tuple[int, ...]
-    """The ids that a new model has for each: the size of the file, or ``--dim-vocabs`` of words."""
+    """How many ids a new model has for each: the size of the file, or for words ``--dim-vocabs`` if given."""
 
 
 @dataclass(frozen=True)
 class _Stream:
     """A stream of text and its vocabulary.
 
-    text: the file; field: the number of the tab-separated field, None for the whole line. path: of the
-    vocabulary. dim: ``--dim-vocabs``.
+    text: the file. field: the number of the tab-separated field, None for the whole line. path: the
+    vocabulary's file. dim: ``--dim-vocabs``.
     """
 
     text: str
@@ -116,14 +116,14 @@ class _Stream:
 
 
 def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> TrainingVocabs:
-    """Load the vocabularies of ``--vocabs``, or those beside the training text; create missing ones.
+    """Load the vocabularies of ``--vocabs``, or those next to the training text; create missing ones.
 
     A missing file is created from the text of the streams that name it: words by frequency (``.yml``,
     ``.yaml``, ``.json``) or pieces (``.spm``, with ``--sentencepiece-options`` and
-    ``--sentencepiece-max-lines``), at most ``--dim-vocabs`` of them. Without ``--vocabs`` each text has
-    ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
+    ``--sentencepiece-max-lines``), at most ``--dim-vocabs`` of them. Without ``--vocabs`` each text uses
+    ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` file share one.
 
-    owner: the existing model that has ``dim_vocabs``, for messages.
+    owner: the existing model whose ``dim_vocabs`` apply, for messages.
     ``OptionError`` for invalid options, ``VocabError`` for a file that is damaged or does not match,
     ``OSError`` for one that cannot be read or written.
     """
@@ -138,7 +138,7 @@ def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> Train
     found: dict[tuple[str, str], Vocab] = {}
     dims = []
     for number, stream in enumerate(streams):
-        # Such a file alone determines the number of pieces or words, as in Marian.
+        # A file of pieces or factors alone determines how many ids there are, as in Marian.
         size = 0 if stream.path.endswith((".spm", ENDING)) else sizes[stream.path]
         key = (stream.path, stream.input_type)
         if key not in found:
@@ -156,7 +156,7 @@ def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> Train
 
 
 def check_vocabs(options: TrainOptions) -> None:
-    """Raise the errors of ``load_or_create_vocabs`` that are known without reading text, except those of
+    """Raise the errors of ``load_or_create_vocabs`` that can be found without reading text, except those of
     ``require_streams``."""
     streams = _streams(options)
     if any(stream.path.endswith(ENDING) for stream in streams):
@@ -190,7 +190,7 @@ def _check_factored(options: TrainOptions) -> None:
 
 
 def require_streams(options: TrainOptions) -> None:
-    """``OptionError`` if the number of streams is not that of a model of ``--type``;
+    """``OptionError`` if models of ``--type`` need another number of streams;
     ``UnsupportedOptionError`` for an unknown type."""
     needed, got = len(find_type(options.type).encoders) + 1, options.text_streams
     if got != needed:
@@ -229,7 +229,7 @@ def _default_path(text: str) -> str:
 
 
 def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -> None:
-    """Raise the errors of creating a vocabulary that are known without reading text."""
+    """Raise the errors of creating a vocabulary that can be found without reading text."""
     check_new_vocab(path, options.sentencepiece_options)
     texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
@@ -272,7 +272,7 @@ def _create(path: str, streams: Sequence[_Stream], size: int, options: TrainOpti
 
 
 def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:
-    """The lines of a text, or those of some fields that they have, joined by spaces."""
+    """The lines of a text; with ``fields`` only those fields that a line has, joined by spaces."""
     with open_input(text) as stream:
         for line in stream:
             if not fields:

@@ -1,1 +1,1 @@
-"""Commands drawn at random, of which our output is compared with Marian's; see README.md."""
+"""Commands drawn at random, whose output is compared with Marian's; see README.md."""

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def outcome(command: Command, folder: Path) -> str:
-    """How the outputs compare: "=" or "≠" first. What Marian does not print cannot differ."""
+    """How the outputs compare: "=" or "≠" first. If Marian fails, nothing can differ."""
     folder.mkdir(parents=True)
     for name, text in command.files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="")
@@ -49,7 +49,7 @@ def outcome(command: Command, folder: Path) -> str:
 
 
 def main() -> int:
-    """Print a line for each command; 1 if one is not as Marian's."""
+    """Print a line for each command; return 1 if any output differs from Marian's."""
     options = parser().parse_args()
     if not shutil.which("pymarian"):
         parser().error("the command pymarian is needed, of `pip install pymarian`")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .models import Known, known
 
-# One of each is drawn; an empty one leaves the option away.
+# One value of each tuple is drawn; an empty one omits the option.
 BEAMS = ("-b 1", "-b 2", "-b 4", "-b 6", "-b 5 -n", "-b 3 -n 0.6", "-b 4 -n 1", "-b 8", "-b 12")
 PENALTIES = ("", "", "--word-penalty 0.3", "--word-penalty -0.5")
 CROPS = ("", "", "--max-length 5 --max-length-crop", "--max-length 12 --max-length-crop")
@@ -29,7 +29,7 @@ PIECES = ("", "--no-spm-decode", "--no-spm-encode")
 SUMMARIES = ("", "", "", "--summary", "--summary perplexity", "--summary ce-mean-words", "--summary ce-sum")
 SCORE = (("", "", "-n"), ("", "--word-scores"), ALIGNMENTS, SUMMARIES, CROPS, BATCHES)
 WEIGHTS = ("0.3", "0.5", "1", "2")
-# Lines that nobody expects; a tab would be a field of its own.
+# Odd lines; none has a tab, which would separate fields.
 ODD = (
     *("", " ", "  two  spaces  ", "x\u00a0y", "</s>", "<unk>", "a </s> b", "ÄÖÜ ß 日本", "e\u0301", "\u200b"),
     *("x\ry", "(", ". . . .", "a b c d e f g h i j k l m n o p q r s t u v w x y z " * 3),
@@ -38,9 +38,9 @@ BATCHING = ("--mini-batch", "--mini-batch-words", "--maxi-batch", "--maxi-batch-
 
 
 class Command(NamedTuple):
-    """A command line. Where it names a file, ``files`` has the text to be put there.
+    """A command line; ``files`` has the text of each file that must be written for it.
 
-    marian_exact: whether ours needs the option to decode as Marian does.
+    marian_exact: whether our command needs ``--marian-exact`` to decode as Marian does.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Command(NamedTuple):
 
     @property
     def one_by_one(self) -> list[str]:
-        """The arguments for Marian, whose results depend on the batch: sentence by sentence."""
+        """The arguments for Marian, one sentence per batch, because its results depend on the batch."""
         kept, option = [], ""
         for word in self.arguments:
             option = word if word.startswith("-") else option
@@ -61,7 +61,7 @@ class Command(NamedTuple):
 
 
 def draw(count: int, seed: int) -> list[Command]:
-    """So many commands, the same for the same seed."""
+    """Draw ``count`` commands; the same seed gives the same commands."""
     generator, models = random.Random(seed), known()
     return [(_decode if generator.random() < 0.65 else _score)(generator, models) for _ in range(count)]
 
@@ -129,7 +129,7 @@ def _texts(generator: random.Random, streams: Sequence[Sequence[str]]) -> list[l
 def _given(
     generator: random.Random, option: str, streams: list[list[str]]
 ) -> tuple[list[str], dict[str, str], str]:
-    """Options for texts, as files or fields; the files; what is read from standard input."""
+    """The options that give the texts, as files or fields; the files; the standard input."""
     if generator.random() < 0.2:
         return ["--tsv", *(() if option == "-i" else (option, "stdin"))], {}, _fields(streams)
     if option == "-i" and len(streams) == 1 and generator.random() < 0.5:
@@ -143,7 +143,7 @@ def _prefix(generator: random.Random, model: Known) -> str:
 
 
 def _shortlist(generator: random.Random, model: Known) -> str:
-    """A lexicon: a word of the target, one of the source, a probability."""
+    """A lexicon; each line has a target word, a source word and a probability."""
     words = [[word for line in lines for word in line.split()] for lines in (model.target, model.sources[0])]
     entries = (f"{' '.join(map(generator.choice, words))} {generator.random():.4f}" for _ in range(400))
     return _joined(list(entries))

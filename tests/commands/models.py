@@ -9,15 +9,15 @@ from tests.helpers.places import DATA, SHIPPED
 from tests.matrix import marian
 from tests.matrix.small import SMALL
 
-# Marian's decoder looks at no word that a language model is given.
+# Marian's decoder ignores the words that a language model is given.
 LEFT_OUT = ("lm", "lm-transformer")
 
 
 class Known(NamedTuple):
-    """A model, and lines that it has words for.
+    """A model, and lines that it can translate and score.
 
-    marian_exact: whether our decoder needs the option to be Marian's. pieces: whether its vocabularies are
-    SentencePiece's.
+    marian_exact: whether our decoder needs ``--marian-exact`` to match Marian's. pieces: whether its
+    vocabularies are SentencePiece models.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Known(NamedTuple):
 
 
 def known() -> list[Known]:
-    """The shipped model of numbers, and those of the matrix's tests."""
+    """The shipped number-words model, and the models of the matrix's tests."""
     lines = (read_lines(DATA / "numbers" / f"input.{language}") for language in ("en", "de"))
     pairs = [pair for pair in zip(*lines, strict=True) if "".join(pair).isascii()]
     source, target = zip(*pairs, strict=True)

@@ -1,4 +1,4 @@
-"""What Marian and we print for a command, and where that differs."""
+"""What Marian and mgraph print for a command, and where the two differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Output(NamedTuple):
 
 
 def marian(command: Command, folder: Path) -> Output:
-    """By ``pymarian`` in the folder of the command's files, on one thread, sentence by sentence."""
+    """Run ``pymarian`` in the folder of the command's files, on one thread, sentence by sentence."""
     done = subprocess.run(
         ["pymarian", *command.one_by_one, "--cpu-threads", "1", "--quiet"],
         input=command.stdin.encode(),
@@ -44,7 +44,7 @@ def marian(command: Command, folder: Path) -> Output:
 
 
 def ours(command: Command, folder: Path) -> Output:
-    """By our command line in this process, in batches, in the folder of the command's files."""
+    """Run our command line in this process, in batches, in the folder of the command's files."""
     exact = command.marian_exact and command.arguments[0] == "decode"
     words = [*command.arguments, *(["--marian-exact"] if exact else []), "--quiet"]
     written, messages, before = io.BytesIO(), io.StringIO(), sys.stdin
@@ -60,7 +60,7 @@ def ours(command: Command, folder: Path) -> Output:
 
 
 def differences(theirs: Output, ours: Output) -> Sequence[tuple[str, str]]:
-    """The lines that differ, Marian's first: in more than the last digits of numbers."""
+    """Pairs of lines that differ in more than the last digits of numbers, Marian's line first."""
     lines = zip_longest(theirs.text.split("\n"), ours.text.split("\n"), fillvalue="(no such line)")
     return [(one, other) for one, other in lines if not _same(one, other)]
 

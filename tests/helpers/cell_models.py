@@ -1,7 +1,7 @@
-"""Small recurrent models with every cell of Marian's, the same numbers whenever they are made.
+"""Small recurrent models with every cell that Marian has; each gets the same numbers whenever it is made.
 
-Marian scored them: ``data/cells``. No training is needed for that, so that gains and biases are far from 1
-and 0, and cells can be where Marian is able to run them but not to train them.
+``data/cells`` has Marian's scores for them. The models are not trained, so gains and biases are far from 1
+and 0, and cells can stand where Marian can run them but not train them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROWS = {
     "ssru-sru-normed": cells("ssru", "sru") + DEEP + NO_CONTEXT + NORMED,
     "gru-sru-normed": cells("gru", "sru") + ONE_WAY + NORMED,
 }
-"""Options by the name of a row."""
+"""Options by row name."""
 
 
 def make(row: str) -> Model:

@@ -16,7 +16,7 @@ OPTIONS = DATA / "options"
 MODELS = {"all": "joint", "source": "joint", "target": "", "separate": ""}
 """Models that Marian trained, and the vocabulary that both sides share, if they do."""
 RANDOM = {"hf-all": (23, 23), "hf-source": (23, 23), "hf-target": (26, 23), "hf-separate": (20, 20)}
-"""Checkpoints that HuggingFace made, and how many words they have as Marian's models."""
+"""Checkpoints that HuggingFace made, and the vocabulary sizes that they have as Marian's models."""
 
 
 def vocabs_of(name: str) -> list[Path]:
@@ -42,7 +42,7 @@ def marian_positions(count: int, dim: int) -> np.ndarray:
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Of the names, shapes and numbers of arrays, but for positions, which rounding may change."""
+    """A digest of the names, shapes and numbers of arrays, without positions, which rounding may change."""
     found = hashlib.sha256()
     for name in sorted(arrays):
         if "embed_positions" not in name:

@@ -1,4 +1,4 @@
-"""The corpus that Marian made traces of, and what its batches hold."""
+"""The corpus of Marian's batch traces, and what its batches hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators as their formulas say, with jax.numpy along the last axis, to hold ours against in float64."""
+"""Operators by their formulas, in jax.numpy along the last axis, to compare ours with in float64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def softmax(x: Array) -> Array:
 
 
 def sparsemax(x: Array) -> Array:
-    """The support by bisection of the threshold, which lies between the largest element less 1 and itself."""
+    """Bisects the threshold, which lies at most 1 below the largest element, to find the support."""
     z = below_top(x)
 
     def halved(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:

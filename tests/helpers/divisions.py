@@ -1,8 +1,8 @@
-"""Updates of a small model by one device or by groups of devices that divide the parameters; prints as JSON
-what they said and where they ended. Which model, and its division, are the arguments; with none, a training
-by one division after the other.
+"""Updates a small model on one device or on groups of devices that divide the parameters; prints the results
+and the final state as JSON. The arguments are the model and its division; without arguments, trains with one
+division after another and prints what differs from a training on one device.
 
-A process of its own, since the CPU is divided into devices before JAX starts.
+Runs as a separate process, because the CPU is divided into devices before JAX starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIED = replace(
     transformer_heads=8,
     transformer_dim_ffn=24,
 )
-"""All of which 8 devices can divide."""
+"""Eight devices can divide all of its parameters."""
 SSRU = replace(
     TIED,
     dim_vocabs=VOCABS,
@@ -53,8 +53,8 @@ PLACES = {
 
 
 def updated(model: str, place: str) -> dict[str, Any]:
-    """What two updates of a model say by one device, ``alone``, or by a division; of the first model by two
-    batches each."""
+    """The results of two updates of a model on one device (``alone``) or by a division; for the first model,
+    each update has two batches."""
     eight = devices.start_all(1, cpu_devices=8)
     first = measured = model == "tied"
     placement: Placement = ONE_DEVICE
@@ -68,8 +68,8 @@ def updated(model: str, place: str) -> dict[str, Any]:
 
 
 def resumed(folder: Path) -> dict[str, list[str]]:
-    """What differs in the files of a training that always has one device, and of one that goes on with
-    others: of other shape, or not close."""
+    """The arrays in which a training on one device and one that resumes with other divisions differ, by file:
+    arrays of different shape, or not close."""
     rng = np.random.default_rng(0)
     texts = [folder / "text.a", folder / "text.b"]
     for text in texts:
@@ -88,7 +88,7 @@ def resumed(folder: Path) -> dict[str, list[str]]:
         "mini_batch": 8,
         "seed": 3,
         "exponential_smoothing": 0.1,
-        "optimizer_params": (0.9, 0.98, 0.001),  # whose last keeps the rounding of no gradient small
+        "optimizer_params": (0.9, 0.98, 0.001),  # a large eps, so that rounding in zero gradients stays small
     }
     one, other = str(folder / "one.npz"), str(folder / "other.npz")
     Trainer(**options, model=one, after_batches=6, cpu_devices=1).train()
@@ -100,7 +100,7 @@ def resumed(folder: Path) -> dict[str, list[str]]:
 
 
 def different(one: str, other: str) -> list[str]:
-    """The names of the arrays of one file that the other lacks, or that are not alike."""
+    """The names of arrays that only one of the files has, or else of arrays that differ."""
     with np.load(one) as left, np.load(other) as right:
         if left.files != right.files:
             return sorted(set(left.files) ^ set(right.files))

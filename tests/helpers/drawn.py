@@ -20,7 +20,7 @@ TRANSFORMER = (
 
 
 def small() -> ExpressionGraph:
-    """Two layers, a shared constant, a node used twice by one, a checkpoint, hostile names."""
+    """Two layers, a shared constant, a node that another one uses twice, a checkpoint, hostile names."""
     graph = ExpressionGraph()
     x = graph.constant((2, 3), inits.from_vector([1, 2, 3, 4, 5, 6]))
     for layer in ("l1", "l2"):
@@ -61,7 +61,7 @@ GRAPHS = {"small": small, "loop": loop, "transformer": lambda: transformer("", 2
 
 
 def positions(text: str) -> dict[str, tuple[float, float]]:
-    """The middle of the top of every node, from the corner of the picture."""
+    """The middle of every node's top edge, relative to the corner of the picture."""
     found = {}
 
     def visit(element: ElementTree.Element, x: float, y: float) -> None:

@@ -1,7 +1,7 @@
-"""What a small model exchanges on divided CPUs, by its compiled programs and by arithmetic; as JSON. Which
-one, by which division, is the argument.
+"""Prints as JSON what a small model exchanges on divided CPUs, according to its compiled programs and to
+arithmetic. The argument names the model and its division.
 
-A process of its own, since the CPU is divided into devices before JAX starts.
+Runs as a separate process, because the CPU is divided into devices before JAX starts.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from mgraph import ExpressionGraph, Node
 
 
 def draws(seed: int) -> Callable[..., np.ndarray]:
-    """A function of a shape that gives other numbers, around 0, with each call."""
+    """A function that draws an array of the given shape: normal numbers, different ones in each call."""
     rng = np.random.default_rng(seed)
     return lambda *shape: rng.standard_normal(shape).astype(np.float32)
 
 
 def random_params(graph: ExpressionGraph) -> dict[str, np.ndarray]:
-    """Give every parameter a random value, biases and gains too; the values as float64."""
+    """Give every parameter a random value, biases and gains too; return the values as float64."""
     draw = draws(1)
     for node in graph.params().values():
         node.set_value(

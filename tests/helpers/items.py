@@ -22,7 +22,7 @@ def same(items: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> b
 
 
 def refuses(read: Callable[[Path], Any], path: Path, data: bytes, message: str) -> None:
-    """That reading a file of these bytes is an error that begins with its path."""
+    """Assert that reading a file of these bytes is an error whose message begins with its path."""
     path.write_bytes(data)
     with pytest.raises(ModelFileError, match=message) as error:
         read(path)

@@ -43,7 +43,7 @@ class OverrideKeywords(DecodeKeywords, total=False):
     pieces: Sequence[Path]
 '''
 OWN = {"decode": ("models", "vocabs", "mbr"), "score": ("model", "vocabs"), "train": ()}
-"""Options that are parameters of their own in the constructors."""
+"""Options that the constructors declare as separate parameters."""
 
 
 def annotation(option: Option) -> str:
@@ -64,7 +64,7 @@ def annotation(option: Option) -> str:
 
 
 def line(name: str, kind: str) -> str:
-    """A field, divided as ruff divides it."""
+    """A field, broken into lines as ruff does it."""
     whole = f"    {name}: {kind}\n"
     return whole if len(whole) <= 111 else whole.replace("[", "[\n        ").replace("]", "\n    ]")
 

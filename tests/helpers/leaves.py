@@ -34,7 +34,7 @@ def value(node: Node) -> np.ndarray:
 
 
 def gradient(top: Node, leaf: Node) -> np.ndarray:
-    """The gradient of the sum of ``top`` by ``leaf``."""
+    """The gradient of the sum of ``top`` with respect to ``leaf``."""
     function, params = top.graph.function(top, [leaf]), top.graph.params().vals()
     return np.asarray(jax.grad(lambda v: jnp.sum(function.pure(params, [v])))(leaf.leaf_value()))
 

@@ -1,4 +1,4 @@
-"""What files that would fill the machine are made of."""
+"""The parts of files that would fill the machine's memory."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def named(module: str, name: str) -> bytes:
 
 
 def legacy(*pickles: bytes) -> bytes:
-    """A file of old PyTorch's up to the numbers of its storages."""
+    """A file of an old PyTorch, up to the contents of its storages."""
     first = (pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {}))
     return b"".join([*first, *pickles])
 
 
 PROTO = b"\x80\x02"
 PAIRS = PROTO + pickle.EMPTY_TUPLE + (pickle.BINPUT + b"\0" + pickle.BINGET + b"\0" + pickle.TUPLE2) * 60
-"""A tuple that holds one twice, which holds one twice, and so on: of no size in memory, but endless to hash,
-to print and to compare."""
+"""Nested tuples, each holding the next one twice: tiny in memory, but hashing, printing or comparing them
+never ends."""
 
 
 def overlapping() -> bytes:
-    """A hundred tensors that are all of a storage of 8 MiB but for its first few numbers."""
+    """A hundred tensors, each of which is one whole 8 MiB storage without its first few numbers."""
     count = 1 << 21
     asked = [text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), number(count)]
     storage = pickle.MARK + b"".join(asked) + pickle.TUPLE + pickle.BINPERSID + pickle.BINPUT + b"\0"
@@ -60,7 +60,7 @@ def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def array(shape: str, data: bytes = b"") -> bytes:
-    """A file of numpy's with whatever shape it says."""
+    """A ``.npy`` file that claims to have this shape."""
     head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
 
@@ -80,7 +80,7 @@ def claimed(size: int) -> bytes:
 
 
 def laughs(key: str = "a") -> str:
-    """A map of lists of ten, each of ten times the one before: a billion words at the end."""
+    """A map of lists, each of which repeats the one before ten times: the last has a billion words."""
     lists = [f"{key}0: &a0 [{', '.join(['lol'] * 10)}]"]
     lists += [f"{key}{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     return "\n".join(lists)
@@ -90,22 +90,22 @@ PROGRESS = "epochs: 1\nbatches: 1\nbatches-epoch: 1\nsamples: 1\neta: 1\n"
 
 
 def with_text(yml: str) -> bytes:
-    """A model of nothing but ``special:model.yml``."""
+    """A model that has nothing but ``special:model.yml``."""
     return zipped({"special:model.yml.npy": array(f"({len(yml)},)", yml.encode()).replace(b"<f4", b"<i1")})
 
 
 def header(body: bytes, size: int | None = None) -> bytes:
-    """A file of safetensors of which the header is ``body``."""
+    """A safetensors file whose header is ``body``."""
     return struct.pack("<Q", len(body) if size is None else size) + body
 
 
 def items(*numbers: int, rest: bytes = b"") -> bytes:
-    """A ``.bin`` that begins with these numbers."""
+    """A ``.bin`` file that begins with these numbers."""
     return struct.pack(f"<{len(numbers)}Q", *numbers) + rest
 
 
 def packed(unit: bytes, mebibytes: int) -> bytes:
-    """``unit`` again and again, so many MiB of it, as gzip has them."""
+    """``unit`` repeated until it fills ``mebibytes`` MiB, compressed by gzip."""
     return gzip.compress(unit * (16 * MEBIBYTE // len(unit)), 1) * (mebibytes // 16)
 
 
@@ -114,7 +114,7 @@ def shortlist(*sizes: int) -> bytes:
 
 
 def onnx(operation: str, values: dict[str, tuple[list[int], list[int]]]) -> bytes:
-    """One operation on known integers."""
+    """An ONNX model of one operation on known integers."""
     import onnx
 
     made, kind = onnx.helper, onnx.TensorProto.INT64

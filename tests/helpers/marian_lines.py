@@ -1,4 +1,4 @@
-"""Lines that Marian printed, and what is the same in ours."""
+"""Lines that Marian printed, compared with ours."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def same_line(found: str, expected: str) -> bool:
 
 
 def check_lines(found: bytes, path: Path) -> None:
-    """Line by line the same as Marian's; entries whose scores tie may change places."""
+    """Assert that the lines are Marian's; entries whose scores tie may change places."""
     lines, expected = found.decode("utf-8", "surrogateescape").split("\n"), path.read_text().split("\n")
     assert len(lines) == len(expected)
     for place, (line, wanted) in enumerate(zip(lines, expected, strict=True)):

@@ -10,7 +10,7 @@ import numpy as np
 
 def run(path: Path, **inputs: Any) -> dict[str, np.ndarray]:
     """The outputs of a model by name."""
-    from onnxruntime import InferenceSession  # of an extra, without which its tests are skipped
+    from onnxruntime import InferenceSession  # an extra; without it, the tests are skipped
 
     session = InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]

@@ -15,7 +15,7 @@ from tests.helpers.places import ROOT
 ROOMS = ("mgraph", "layers", "nmt")
 PAGES = ("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "constraints.txt", "pyproject.toml")
 MOST_BYTES = 4 << 20
-"""The largest package; most of it is the shipped model."""
+"""The size limit of a package, most of which is the shipped model."""
 
 
 def build(folder: Path, source: Path = ROOT, **environment: str) -> tuple[Path, Path]:
@@ -45,7 +45,7 @@ def files_of(package: Path) -> dict[str, bytes]:
 
 
 def sources() -> dict[str, bytes]:
-    """The files of the rooms, by path: what a package must have, and of code all that it may have."""
+    """The files of the rooms by path: a package must have all of them, and no other code."""
     return {
         str(path.relative_to(ROOT)): path.read_bytes()
         for room in ROOMS

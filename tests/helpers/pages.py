@@ -1,4 +1,4 @@
-"""Code in pages: it runs, and prints what the comments beside it say."""
+"""Code in pages: it runs, and prints what its comments say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def promised(code: str) -> list[str]:
-    """What comments say that is printed: behind a ``print`` or on the line below it."""
+    """The output that comments promise: after a ``print`` or on the line below it."""
     behind = re.findall(r"^print\(.*\)\s+# (.*)$", code, re.MULTILINE)
     below = re.findall(r"^print\([^#\n]*\)\n# (.*)$", code, re.MULTILINE)
     return [line for line in (*behind, *below) if "..." not in line]
@@ -20,9 +20,9 @@ ROUNDING = re.compile(r"0\.0e\+00|\d\.\de-(0[6-9]|[1-9]\d)")
 
 
 def check_blocks(blocks: list[str], name: str, shown: Sequence[str] = ()) -> list[str]:
-    """Run the blocks of a page one after another; what they promise, which was printed.
+    """Run the blocks of a page in order; return the lines that they promise, once all were printed.
 
-    So were the texts that are ``shown``, up to numbers so small that they are of rounding.
+    The texts in ``shown`` must be printed, too, except for numbers so small that they are rounding errors.
     """
     namespace: dict[str, object] = {}
     expected: list[str] = []

@@ -1,7 +1,7 @@
-"""Updates of a small model on one device or on several; prints as JSON what they said and where they ended.
-Which model, and where, is the argument.
+"""Updates a small model on one device or on several; prints the results and the final state as JSON.
+The arguments are the model and the placement.
 
-A process of its own, since the CPU is divided into devices before JAX starts.
+Runs as a separate process, because the CPU is divided into devices before JAX starts.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
 ADAGRAD = Adagrad(0.05, eps=1e-3, clip_norm=1.0)
 """Gradients are 1e-4 to 1e-2; a small ``eps`` would enlarge the rounding of those that are nearly zero."""
 ADAFACTOR = Optax("adafactor", 0.05, clip_norm=1.0, min_dim_size_to_factor=8, momentum=0.9)
-"""Its state has rows and columns of parameters, and numbers."""
+"""Its state has a vector for the rows and one for the columns of a parameter, and scalars."""
 MANY = 80
-"""Sentences of a batch whose words take more than one row for each of four devices."""
+"""How many sentences a batch needs for its words to fill more than one row on each of four devices."""
 DROPPED = Dropouts(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
 
 
 def batch(rows: int, seed: int) -> Batch:
-    """Sentences of different lengths, with weights and alignments; the last is as short as can be."""
+    """Sentences of different lengths, with weights and alignments; the last target is as short as can be."""
     rng = np.random.default_rng(seed)
     sizes = [rng.integers(1, length + 1, rows) for length in LENGTHS]
     sizes[1][-1] = 1
@@ -66,7 +66,10 @@ def run(
     *,
     measured: bool = True,
 ) -> dict:
-    """measured: whether to ask for the memory of a large batch, too, and what an update by it compiles."""
+    """The results of the updates, and the final state.
+
+    measured: also the memory that a large batch needs, and how many programs an update with it compiles.
+    """
     created = create_model(options, seed=4)
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))

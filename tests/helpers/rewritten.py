@@ -66,13 +66,13 @@ def constant(graph: ExpressionGraph, value: Any) -> Node:
 class Computed(NamedTuple):
     value: np.ndarray
     gradients: dict[str, np.ndarray]
-    """By the parameters, of the sum of the value with weights."""
+    """Of a weighted sum of the value, by parameter."""
     operators: list[str]
     report: Report | None
 
 
 def computed(build: Build, rewrite: bool, type: str = "float64", rules: Any = DEFAULT) -> Computed:
-    """What is built, rewritten or not."""
+    """Build a graph, rewrite it or not, and compute its value and gradients."""
     graph = ExpressionGraph()
     graph.set_default_element_type(type)
     top = build(graph)
@@ -92,7 +92,7 @@ def computed(build: Build, rewrite: bool, type: str = "float64", rules: Any = DE
 
 
 def check(build: Build, *types: str, rules: Any = DEFAULT) -> Report:
-    """Rewriting leaves values and gradients as they are, and of operators these."""
+    """Assert that rewriting changes neither value nor gradients and leaves operators of these types."""
     before, after = computed(build, rewrite=False), computed(build, rewrite=True, rules=rules)
     chex.assert_trees_all_close(after.value, before.value, rtol=1e-12, atol=1e-12)
     chex.assert_trees_all_close(after.gradients, before.gradients, rtol=1e-10, atol=1e-10)
@@ -102,7 +102,7 @@ def check(build: Build, *types: str, rules: Any = DEFAULT) -> Report:
 
 
 def left(build: Build, rules: Any) -> list[str]:
-    """The operators that ``rules`` leave."""
+    """The types of the operators that ``rules`` leave in the graph."""
     graph = ExpressionGraph()
     top = build(graph)
     weighted = top * graph.constant(top.shape, inits.from_tensor(numbers(*top.shape)), top.value_type)

@@ -1,4 +1,4 @@
-"""JAX functions with rules of their own, right and wrong."""
+"""JAX functions with custom derivative rules, right and wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 def with_vjp(backward: Callable[[Any, Any], Any], function: Any = jnp.sin) -> Any:
-    """``function`` with a backward rule of its inputs and the adjoint."""
+    """``function`` with a backward rule, which gets the input and the adjoint."""
 
     @jax.custom_vjp
     def ruled(x: Any) -> Any:
@@ -21,7 +21,7 @@ def with_vjp(backward: Callable[[Any, Any], Any], function: Any = jnp.sin) -> An
 
 
 def with_jvp(forward: Callable[[Any, Any], Any], function: Any = jnp.sin) -> Any:
-    """``function`` with a rule of its inputs and their tangents."""
+    """``function`` with a forward rule, which gets the input and its tangent."""
 
     @jax.custom_jvp
     def ruled(x: Any) -> Any:

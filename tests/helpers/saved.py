@@ -18,7 +18,7 @@ DATA = places.DATA / "checkpoint"
 
 
 def loaded(source: Path, **changed: Any) -> tuple[TrainOptions, Checkpoint]:
-    """A checkpoint and the options that it was made with, but for some."""
+    """The options that a checkpoint was made with, some of them changed, and the checkpoint."""
     values = replace(parse(TRAIN, ["-c", str(source / "model.npz.yml")]), **changed)
     found = load_checkpoint(source / "model.npz", values)
     assert found is not None
@@ -30,7 +30,7 @@ def save(values: TrainOptions, found: Checkpoint, *, final: bool = True) -> None
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All that is in a folder."""
+    """The contents of a folder, by name."""
     return {path.name: path.read_bytes() if path.is_file() else b"folder" for path in folder.iterdir()}
 
 

@@ -1,4 +1,4 @@
-"""Models that are small and quickly made or trained."""
+"""Small models that are quick to make or train."""
 
 from __future__ import annotations
 

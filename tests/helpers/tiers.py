@@ -1,4 +1,4 @@
-"""Which tests are run how often."""
+"""Which tests run how often."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ assignment backward bridges_jax checkpointing compiled_once dynamic element_type
 function fusion golden gradcheck graph house inits layers leaves numbers operators optimizers
 own_operators plain_jax platforms printing programs rnn scan scorer search_marian transformer translator
 """.split()
-"""Files whose tests, but for the slow and the thorough ones, are quick: what a version of Python or JAX can
-break."""
+"""Files whose tests are quick, except the slow and the thorough ones: they test what a version of Python or
+JAX can break."""
 
 
 def beyond_samples(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests of functions marked ``sampled`` that are none of their samples.
+    """The tests of functions marked ``sampled`` that are not among their samples.
 
-    ``UsageError`` for a sample that no test of a function has, unless only some of them were asked for.
+    Raises ``UsageError`` if a sample names no test of its function, unless only some tests were asked for.
     """
     functions: dict[str, dict[str, pytest.Item]] = {}
     for item in items:

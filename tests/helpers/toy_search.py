@@ -1,4 +1,4 @@
-"""A model out of a random table, and the search that Marian would do with it, written down plainly."""
+"""A model made of a random table, and the search that Marian would do with it, in plain Python."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ LOWEST = np.finfo(np.float32).min
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    """The shape of a state of integers."""
+    """The shape and type of an integer state."""
     return jax.ShapeDtypeStruct(shape, jnp.int32)
 
 
 class ToyModel:
-    """A random table of logits; which row of it is used depends on every word so far.
+    """A random table of logits; every word so far influences which row of it is used.
 
-    That is the source, the prefix as a cache with an axis for steps, and a running value for
-    each hypothesis: a search that mixes up hypotheses, caches or steps finds something else.
+    The words enter as the source, as a prefix in a cache with an axis for steps, and as a running value
+    for each hypothesis: a search that mixes up hypotheses, caches or steps finds something else.
     """
 
     rows = 257
@@ -111,7 +111,7 @@ class ToyModel:
         )
 
     def next_log_probs(self, source: list[int], prefix: list[int]) -> np.ndarray:
-        """The same for one hypothesis, in plain numbers."""
+        """What a step gives for one hypothesis, computed in plain numbers."""
         code = sum((word + 1) * (2 * i + 1) for i, word in enumerate(source))
         running = code * 5 % 1009
         for word in prefix:

@@ -1,4 +1,4 @@
-"""The benchmark of decoding: its made models copy, its processes answer, and what cannot be done is said."""
+"""The benchmark of decoding: its made models copy, its processes answer, and it says what it cannot do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def measuring(**given: Any) -> Measuring:
-    """How to measure little, without peers."""
+    """Settings for short measurements without peers."""
     defaults: dict[str, Any] = {
         "programs": Programs("", ""),
         "precisions": ["float32"],
@@ -161,7 +161,7 @@ def test_with_batches_of_1_nobody_else_is_searched(task: Task, monkeypatch: pyte
 def test_what_company_changes(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who translates every second line otherwise with others, and who fails."""
+    """Two programs whose translations depend on the other lines in the batch, and one that fails."""
 
     def depends(lines: list[str], count: int, beam: int) -> list[str]:
         return [f"{line} {place % count == 1}" for place, line in enumerate(lines)]
@@ -196,7 +196,7 @@ def test_commands_and_reports(task: Task, tmp_path: Path, capsys: pytest.Capture
 def test_what_ctranslate2_cannot_do_is_said(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its script is run by a Python that has no CTranslate2."""
+    """A Python without CTranslate2 runs its script."""
     how = measuring(programs=Programs("", sys.executable), threads=2)
     peers = ctranslate2(task, how, "int8")
     assert list(peers) == ["CTranslate2 int8, 2 x 1", "CTranslate2 int8, 1 x 2"]
@@ -264,7 +264,7 @@ def test_options() -> None:
 
 @pytest.mark.thorough
 def test_all_tables(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
-    """The tables in full, of a few lines and without peers."""
+    """All tables in full, for a few lines and without peers."""
     decode.measure(task, measuring(), list(decode.TABLES))
     found = capsys.readouterr().out
     for title in (

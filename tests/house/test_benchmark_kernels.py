@@ -1,4 +1,4 @@
-"""The profile of updates and translations: kernels are known by the operators that they come from."""
+"""The profile of updates and translations: kernels are named after the operators that they come from."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_kernels_of_updates(tmp_path: Path) -> None:
     assert {PRODUCTS, "layer_normalization backwards", "dot_product_attention backwards"} <= set(seconds)
     assert any("Adam" in name for name in seconds)
     assert all(value > 0 for value in seconds.values()) and sum(seconds.values()) < found["whole"]
-    # Each of the two updates: products of the six layers' weights and attention, forwards and backwards.
+    # In each of the two updates: products of the six layers' weights and attention, forwards and backwards.
     assert counts[PRODUCTS] >= 2 * 3 * 12 and counts[PRODUCTS] % 2 == 0
     unknown = sum(count for name, count in counts.items() if name.startswith("XLA's"))
     assert unknown < 0.1 * sum(counts.values())

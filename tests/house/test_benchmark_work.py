@@ -1,4 +1,4 @@
-"""What benchmarks count: the operations that a model needs, and the share of what a chip can do."""
+"""What benchmarks count: the operations that a model needs, and their share of a chip's peak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = {"dim_emb": 16, "dim_rnn": 24, "transformer_heads": 2, "transformer_dim_
 
 
 def batch(sources: list[int], targets: list[int], rows: int = 0) -> Batch:
-    """Sentences of these lengths, in at least so many rows."""
+    """Sentences of these lengths, in at least ``rows`` rows."""
     rows = max(rows, len(sources))
     masks = []
     for lengths in (sources, targets):
@@ -53,7 +53,7 @@ PRODUCT = re.compile(
 
 
 def operations(text: str) -> int:
-    """Of all products in a lowered program, loops not counted."""
+    """The operations of all products in a lowered program; the body of a loop counts once."""
     total = 0
     for _, contracted, operand, result in PRODUCT.findall(text):
         sizes = [int(size) for size in operand.split("x")]
@@ -74,7 +74,7 @@ def gradient(options: ModelOptions, given: Batch) -> str:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_program_multiplies_what_the_formula_counts(tied: bool) -> None:
-    """And the scores of attention once more: the rule computes them again, which XLA then does not."""
+    """The program also recomputes the attention scores, because the rule says so; XLA then drops that."""
     options = ModelOptions(
         type="transformer", dim_vocabs=(50, 50), enc_depth=2, dec_depth=3, tied_embeddings_all=tied, **SMALL
     )
@@ -84,7 +84,7 @@ def test_a_program_multiplies_what_the_formula_counts(tied: bool) -> None:
 
 
 def test_a_recurrent_model() -> None:
-    """Of one layer each: all matrices, and attention to contexts of both directions."""
+    """One layer on each side: all matrices, and attention to contexts of both directions."""
     options = ModelOptions(type="s2s", dim_vocabs=(50, 60), dim_emb=16, dim_rnn=24)
     encoder = 2 * 3 * (16 * 24 + 24 * 24)
     decoder = 3 * (16 * 24 + 24 * 24) + 3 * (48 * 24 + 24 * 24) + 24 * 48
@@ -127,7 +127,7 @@ def test_chips_of_other_kinds() -> None:
 def test_a_peak_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     add_chip(parser)
-    assert peak_here(parser.parse_args([])) is None  # of a CPU
+    assert peak_here(parser.parse_args([])) is None  # a CPU's is not known
     given = peak_here(parser.parse_args(["--peak", "0.25"]))
     seconds = Samples((2.0,))
     assert [cell.median for cell in rates_of(1e11, seconds, given, 2)] == pytest.approx([0.05, 10])

@@ -74,7 +74,7 @@ def test_candidates_take_turns() -> None:
 
     found = alternate({"a": candidate("a", 0.5), "b": candidate("b", None)}, rounds=3, warm_up=2)
     assert "".join(calls) == "aabb" + 3 * "ab"
-    assert found["a"].values == (0.5, 0.5, 0.5)  # its own
+    assert found["a"].values == (0.5, 0.5, 0.5)  # the value that it returned
     assert len(found["b"].values) == 3 and 0 < found["b"].median < 0.1
 
 

@@ -1,6 +1,6 @@
 """Memory bombs: small files that would fill the machine are refused, quickly and with little memory.
 
-Each is read by a process of its own, forked from one that has everything imported.
+Each is read in a process of its own, forked from one that has imported everything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.helpers.malicious import (
 from tests.helpers.places import ROOT
 
 MOST_BYTES, MOST_SECONDS = 200 * MEBIBYTE, 2
-# How far a reader that does not refuse may go, so that the test does no harm.
+# The most that a reader may take if it does not refuse the file, so that the test does no harm.
 LIMIT_BYTES, LIMIT_SECONDS = 1 << 31, 20
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and measures of Linux")
 
@@ -126,7 +126,7 @@ class Bomb(NamedTuple):
     data: Callable[[], bytes]
     read: Callable[[str], Any]
     message: str
-    """A part of the error's."""
+    """Part of the error message."""
 
 
 HUGE = 1 << 40
@@ -174,7 +174,7 @@ BOMBS = {
     ),
     "aliases in options": Bomb("m.npz", lambda: with_text(laughs()), read_options, "aliases and tags"),
     "lists in one another": Bomb(
-        "c.yml", lambda: b"a: " + b"[" * 60_000, read_config, "more than 16 maps and lists in one another"
+        "c.yml", lambda: b"a: " + b"[" * 60_000, read_config, "more than 16 nested maps and lists"
     ),
     "a long configuration": Bomb("c.yml", lambda: b"- a\n" * MANY, read_config, "at most 65536 are read"),
     "an npz of a huge shape": Bomb(
@@ -252,15 +252,15 @@ class Outcome(NamedTuple):
     error: str
     message: str
     expected: bool
-    """Whether it is one of our errors, or the system's for a file, and none of too little memory."""
+    """Whether it is our error or the system's error about a file, and not caused by a lack of memory."""
     seconds: float
-    """Of the processor's time."""
+    """Processor time."""
     bytes: int
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """What becomes of each bomb in a process of its own."""
+    """The outcome of reading each bomb in a process of its own."""
     folder = tmp_path_factory.mktemp("bombs")
     done = subprocess.run(
         [sys.executable, __file__, str(folder)],
@@ -283,7 +283,7 @@ def test_bombs_are_refused(name: str, outcomes: dict[str, Outcome]) -> None:
 
 
 def detonate(bomb: Bomb, folder: Path) -> Outcome:
-    """Let a child read the bomb, and see what it takes beyond what it was born with."""
+    """Let a forked child read the bomb; measure its time, and its memory beyond what it inherited."""
     import resource
 
     folder.mkdir()

@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tests").symlink_to(ROOT / "tests")  # all that they may need of the sources
+    (tmp_path / "tests").symlink_to(ROOT / "tests")  # the only sources that the blocks may need
     monkeypatch.chdir(tmp_path)
     assert len(check_blocks(BLOCKS, "evaluation.md")) == 7
 

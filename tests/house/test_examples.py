@@ -25,7 +25,7 @@ EXAMPLES = [
     pytest.param(path, marks=MARKS.get(path.stem, ()), id=path.stem)
     for path in sorted((ROOT / "examples").glob("*.py"))
 ]
-# What an example is given here so that it takes seconds, not minutes.
+# Arguments that make an example take seconds, not minutes.
 ARGUMENTS = {
     "09_train_numbers": ["--after", "3u", "--lines", "128"],
     "14_distill_numbers": ["--lines", "200", "--after", "3u", "--tune-after", "2u", "--heldout", "6"],

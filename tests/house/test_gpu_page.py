@@ -28,7 +28,7 @@ def test_the_settings_are_jaxs() -> None:
 
 @pytest.mark.parametrize("precision", ["high", "highest"])
 def test_the_precision_reaches_every_product(precision: str) -> None:
-    """Forward and backward, of operators that multiply."""
+    """The forward and backward products of all operators that multiply."""
     graph = ExpressionGraph()
     w = graph.param("w", (1, 1, 8, 8), inits.glorot_uniform())
     y = mgraph.dot_product_attention(mgraph.bdot(w, w), w, w)

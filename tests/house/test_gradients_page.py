@@ -1,4 +1,4 @@
-"""The code of ``docs/gradients.md`` runs and prints what it shows; what it lists is there."""
+"""The code of ``docs/gradients.md`` runs and prints what it shows; what it lists exists."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PAGES = {
     "precision": 0,
     "huggingface": 1,
 }
-"""How many printed lines each page promises, at least."""
+"""The least number of printed lines that each page promises."""
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -32,7 +32,7 @@ def test_the_blocks_run_in_order(page: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_page_with_code_is_run() -> None:
-    """Here, or by a test that names the page."""
+    """In this file, or by a test that names the page."""
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for path in (ROOT / "docs").glob("*.md"):
         if "```python" in path.read_text():

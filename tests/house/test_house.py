@@ -101,7 +101,7 @@ def test_the_engine_needs_few_packages() -> None:
 
 @pytest.mark.parametrize("package", ["mgraph", "layers", "nmt"])
 def test_importing_starts_no_backend(package: str) -> None:
-    """Were a backend running already, choosing an unknown platform afterwards would go unnoticed."""
+    """If importing had started a backend, choosing an unknown platform afterwards would not fail."""
     code = (
         f"import {package}, jax\n"
         "jax.config.update('jax_platforms', 'nowhere')\n"

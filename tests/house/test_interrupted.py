@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are loaded ends the command with 130, and without a traceback."""
+"""Ctrl-C while modules are loading ends the command with status 130 and without a traceback."""
 
 from __future__ import annotations
 

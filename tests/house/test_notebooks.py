@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, and what their cells end with can be displayed."""
+"""The notebooks run from top to bottom, and the last value of each cell can be displayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 
 def run(code: str, namespace: dict[str, Any]) -> Any:
-    """Execute a cell; the value of its last expression, as a notebook displays it."""
+    """Execute a cell; return the value of its last expression, which a notebook displays."""
     body = ast.parse(code).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), "cell", "exec"), namespace)

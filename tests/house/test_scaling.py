@@ -1,4 +1,4 @@
-"""What the page "Scale" says of exchanges is what compiled programs exchange."""
+"""Compiled programs exchange what the page "Scale" says."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_exchanges_are_read_from_the_text_of_a_program() -> None:
 
 @functools.cache
 def found(name: str) -> dict:
-    """What ``tests.helpers.exchanges`` says of this one."""
+    """What ``tests.helpers.exchanges`` prints for this name."""
     environment = os.environ | {"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"}
     script = [sys.executable, str(Path(exchanges.__file__)), name]
     said = subprocess.run(script, env=environment, check=True, stdout=subprocess.PIPE)
@@ -51,7 +51,7 @@ def found(name: str) -> dict:
 
 
 def sizes(said: dict, program: str = "gradient") -> Counter[str]:
-    """Bytes by the kind of exchange."""
+    """Bytes per kind of exchange."""
     total: Counter[str] = Counter()
     for kind, _, size, _ in said[program]:
         total[kind] += size
@@ -83,7 +83,7 @@ def test_several_batches_exchange_gradients_once() -> None:
 def test_a_divided_state_is_gathered_once() -> None:
     measured, wanted = sizes(found("state")), expected(found("state"), "groups")
     assert measured["all-gather"] == wanted["all-gather"]
-    # XLA for CPUs adds everything up everywhere, of which each device takes its part.
+    # XLA for CPUs sums everything on every device, and each device takes its part.
     assert measured["all-reduce"] == 2 * wanted["reduce-scatter"] + COST_AND_LABELS
     assert sizes(found("state"), "update").total() < 1000
 
@@ -107,7 +107,7 @@ def test_the_loss_in_chunks_exchanges_no_more() -> None:
 
 @pytest.mark.slow
 def test_a_wrong_rule_is_seen() -> None:
-    # Wo by columns: what was a sum is then gathered, whole matrices too.
+    # Wo is divided by columns: what was summed before is now gathered, including whole matrices.
     assert sizes(found("wrong"))["all-gather"] > sizes(found("parameters")).total()
 
 

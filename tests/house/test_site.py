@@ -25,7 +25,7 @@ PAGES = hook()
 
 
 def of_the_house(package: ModuleType, name: str) -> bool:
-    """Whether a name in a package's namespace is meant for users: no import of its own, no room."""
+    """Whether a name in a package's namespace is meant for users: no import for its own use, no room."""
     value = getattr(package, name)
     if isinstance(value, ModuleType):
         return f"from . import {name} as {name}" in (ROOT / package.__name__ / "__init__.py").read_text()

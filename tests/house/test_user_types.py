@@ -1,4 +1,4 @@
-"""Checkers of types understand a user's script, and see what is misspelt in it."""
+"""Type checkers understand a user's script, and see what is misspelt in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(command: list[str], folder: Path) -> str:
-    """What a checker, which finds the project as an installed one, prints about the scripts of a folder."""
+    """What a checker prints about the scripts in a folder; it finds the project as if it were installed."""
     pytest.importorskip(command[0])
     words = [sys.executable, "-m", *command]
     variables = os.environ | {"MYPYPATH": str(ROOT)}
@@ -76,8 +76,8 @@ def test_the_right_lines_run() -> None:
 
 
 def test_operators_of_nodes_are_declared() -> None:
-    """``Node`` declares for checkers what ``mgraph.expression`` attaches, but for what only refuses: numpy
-    would take a node for an array, and checkers for a number, by the mere name."""
+    """``Node`` declares for checkers what ``mgraph.expression`` attaches, except methods that only refuse: by
+    their mere names, numpy would take a node for an array, and checkers for a number."""
     tree = ast.parse((ROOT / "mgraph" / "node.py").read_text())
     (node,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Node"]
     (block,) = [n for n in node.body if isinstance(n, ast.If)]

@@ -107,7 +107,7 @@ def close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
 
 
 def plain_gradient(kind: str) -> Any:
-    """JAX's own, of the same forward, not compiled by a transformation under test."""
+    """JAX's own gradient of the same forward, without the transformation under test."""
     loss, params, x = KINDS[kind]("jax")
     return jax.grad(loss)(params, x)
 
@@ -150,7 +150,7 @@ def under_remat(kind: str) -> None:
 
 
 def under_shard_map(kind: str) -> None:
-    """Parameters the same on all devices, gradients added up over them; and the gradient of a shard_map."""
+    """With the same parameters on all devices and summed gradients; and the gradient of a shard_map."""
     loss, params, x = KINDS[kind]("rules")
     mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
     none, rows = PartitionSpec(), PartitionSpec("d")
@@ -189,7 +189,7 @@ def under_donate(kind: str) -> None:
 
 
 def under_jvp(kind: str) -> None:
-    """By JAX's derivatives."""
+    """With JAX's derivatives."""
     loss, params, x = KINDS[kind]("jax")
     direction = jax.tree.map(lambda p: jnp.cos(jnp.arange(p.size, dtype=p.dtype)).reshape(p.shape), params)
     _, found = jax.jit(lambda p, t: jax.jvp(lambda p: loss(p, x), (p,), (t,)))(params, direction)
@@ -200,7 +200,7 @@ def under_jvp(kind: str) -> None:
 
 
 def under_hessian(kind: str) -> None:
-    """By rules and by JAX's derivatives, forward over reverse and reverse over reverse."""
+    """With rules and with JAX's derivatives, forward over reverse and reverse over reverse."""
     found = []
     for derivatives in ("rules", "jax"):
         loss, params, x = KINDS[kind](derivatives)
@@ -242,7 +242,7 @@ def test_works_under(transformation: str, kind: str) -> None:
 @pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
 @pytest.mark.sampled(every=4)
 def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -> None:
-    """Gradients inside of a shard_map in which one input differs from device to device and others do not."""
+    """Gradients inside a shard_map in which one input differs between devices and the others do not."""
     for case in operator.cases:
         graph = ExpressionGraph()
         node, _ = record_case(graph, operator, case, case.values(), "float32")
@@ -254,7 +254,7 @@ def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -
 
 
 def sharded_gradient(pure: Any, differing: str) -> Callable[[Params], Params]:
-    """The gradient of the sum of squares of what ``pure`` gives, with one parameter of the device's own."""
+    """The gradient of the sum of squares of what ``pure`` returns; one parameter varies between devices."""
 
     def loss(params: Params) -> Any:
         leaves = jax.tree.leaves(pure(params, key=jax.random.key(1)))

@@ -1,4 +1,4 @@
-"""Places for the words of hypotheses, against lists of words."""
+"""The places where hypotheses' words are kept, compared with lists of words."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_hypothesis_sees_its_own_words_and_no_others(seed: int, ended: int)
 
 
 def test_many_places_are_counted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By running sums, where a product would have too many terms."""
+    """Running sums count them where a product would have too many terms."""
     monkeypatch.setattr(self_attention, "MOST_BY_PRODUCT", 0)
     before, step = recorded()
     for seed in range(5):

@@ -16,7 +16,7 @@ from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
 from tests.helpers.leaves import constant
 
 KEEPING = ("gru", "gru-nematus", "mgru")
-"""Cells that keep the old state where the mask is 0; all but ``lstm`` and ``mlstm`` erase it."""
+"""Cells that keep the old state where the mask is 0; others, except ``lstm`` and ``mlstm``, erase it."""
 
 
 def draw(*shape: int, seed: int = 1) -> np.ndarray:
@@ -28,7 +28,7 @@ def param(graph: ExpressionGraph, name: str, *shape: int) -> Node:
 
 
 def vary(graph: ExpressionGraph) -> None:
-    """Move every parameter away from where it begins, biases and gains too."""
+    """Move every parameter away from its initial value, biases and gains too."""
     for i, node in enumerate(graph.params().values()):
         node.set_value(np.asarray(node.val()) + 0.5 * draw(*node.shape, seed=i))
 
@@ -43,7 +43,7 @@ def state_of(graph: ExpressionGraph, cell: Cell | layers.StackedCell, batch: int
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.sampled("gru-nematus", "sru-ssru")
 def test_scores_are_marians(row: str) -> None:
-    """All pairs in one padded batch, which Marian has scored one by one."""
+    """We score all pairs in one padded batch; Marian scored them one by one."""
     model = make(row)
     encoder = LineEncoder(load_vocabs([str(path) for path in VOCABS], model.dim_vocabs), 100, False)
     lines = zip(*(path.read_bytes().splitlines() for path in TEXTS), strict=True)
@@ -61,7 +61,7 @@ def test_scores_are_marians(row: str) -> None:
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.sampled("gru-full", "lstm-bare")
 def test_gradients(name: str, full: bool) -> None:
-    """Over time; ``full`` backward with layer normalization, dropout and a mask."""
+    """Over several steps; ``full`` runs backward, with layer normalization, dropout and a mask."""
     graph = ExpressionGraph()
     cell = CELLS[name]("c", 3, 3, layer_normalization=full, dropout=0.3 if full else 0.0, in_encoder=True)
     rnn = layers.RNN([cell], direction="backward" if full else "forward")
@@ -115,7 +115,7 @@ def test_where_the_mask_is_0(name: str) -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    """A shorter sequence gives the same alone and in a batch with a longer one, in both directions."""
+    """A shorter sequence has the same output alone and in a batch with a longer one, in both directions."""
     graph = ExpressionGraph(inference=True)
     x, mask = draw(5, 2, 4), np.ones((5, 2, 1), np.float32)
     mask[3:, 1] = 0
@@ -146,7 +146,7 @@ def test_dropout_is_one_mask_for_all_steps() -> None:
 
 
 def test_what_is_never_dropped() -> None:
-    """The input that SRU's highway carries, and what multiplicative cells multiply."""
+    """The input that SRU's highway carries, and the factors in multiplicative cells."""
     graph = ExpressionGraph()
     x, s = constant(graph, draw(2, 5)), constant(graph, draw(2, 5, seed=2))
     pairs = []

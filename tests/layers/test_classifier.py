@@ -1,4 +1,4 @@
-"""The layers alone: a classifier of sequences, of someone who knows nothing of translation."""
+"""The layers by themselves: a sequence classifier that has nothing to do with translation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def classify(graph: ExpressionGraph, ids: np.ndarray, mask: np.ndarray) -> Node:
-    """Logits ``(batch, classes)``, from what a network in each direction has seen in the end."""
+    """Logits ``(batch, classes)``, from the last states of a network in each direction."""
     words = layers.Embedding("Wemb", WORDS, 8)(indices(graph, ids), time_axis=0)
     shown = graph.constant(mask.shape, inits.from_tensor(mask))
     forward = layers.RNN(layers.GRU, "forward", 8, 12, dropout=0.1)(words, shown)

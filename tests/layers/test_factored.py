@@ -9,7 +9,7 @@ from mgraph import ExpressionGraph, Node, check_gradients, flatten, inits, sum
 
 GROUPS = FactorGroups((3, 2, 3), ((), (1,), (1, 2)))
 FACTORS = [[0], [1, 3], [1, 4], *([2, first, second] for first in (3, 4) for second in (5, 6, 7))]
-"""The rows of each word: lemmas from 0, factors from 3 and from 5."""
+"""The rows of each word: lemmas start at 0, factors at 3 and at 5."""
 IDS = np.array([[8, 0, 1], [4, 2, 5]])
 
 

@@ -1,4 +1,4 @@
-"""What layers say to someone who uses them wrongly: what was expected, what was got."""
+"""The errors of layers that are used wrongly: they say what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class WithoutMask(layers.GRU):
     ],
 )
 def test_a_cell_with_another_step_is_refused(cell: type[layers.Cell], message: str) -> None:
-    """Nodes can be indexed: the state would be that of the first sentence."""
+    """Nodes can be indexed: without the check, the state would be that of the first sentence."""
     graph = ExpressionGraph()
     with pytest.raises(ArgumentError, match=message):
         layers.RNN(cell, "own", 3, 5)(graph.ones((4, 2, 3)))

@@ -73,7 +73,7 @@ def test_layers_are_pickled_and_copied(
 
 
 class Held(layers.Layer):
-    """Holds sublayers in the ways that a layer may."""
+    """Holds sublayers in all ways that a layer may."""
 
     def __init__(self, graph: ExpressionGraph) -> None:
         self.named = {"a": layers.Dense("a", 2, 3), "b": [layers.Embedding("b", 4, 2)]}
@@ -89,7 +89,7 @@ def test_all_parameters_of_sublayers_are_listed() -> None:
 
 
 def test_an_unknown_activation_is_refused_by_name() -> None:
-    with pytest.raises(layers.UnsupportedOptionError, match="activation: 'mish' is unknown; there is"):
+    with pytest.raises(layers.UnsupportedOptionError, match="activation: 'mish' is unknown; expected"):
         layers.Dense("p", 3, 2, activation="mish")
 
 
@@ -144,7 +144,7 @@ def test_output_tied_plain_and_of_old_files() -> None:
 
 
 def output_of(kind: str) -> layers.Output:
-    """The logits of 7 words, of 4 numbers."""
+    """An output layer that maps 4 features to the logits of 7 words."""
     table = layers.Embedding("Wemb", 7, 4).table if kind == "tied" else None
     return layers.Output("o", 4, 7, tied=table, omit_bias=kind == "bare", transposed=kind != "old")
 

@@ -61,7 +61,7 @@ def test_a_cell_without_input_refuses_one() -> None:
 def test_cells_that_there_are_not_are_refused_by_name() -> None:
     with pytest.raises(
         layers.UnsupportedOptionError,
-        match="enc-cell: 'gruu' is unknown; there is 'gru', .*; did you mean 'gru'\\?",
+        match="enc-cell: 'gruu' is unknown; expected 'gru', .*; did you mean 'gru'\\?",
     ):
         layers.find_cell("gruu", "enc-cell")
 
@@ -122,7 +122,7 @@ def test_an_rnn_step_by_step_is_the_rnn_over_the_sequence() -> None:
 
 
 def test_an_rnn_over_packed_sentences() -> None:
-    """Rows of 5: sentences of 2 and 3 words, and one of 4."""
+    """Rows of 5 words: one has sentences of 2 and 3 words, the other a sentence of 4."""
     graph = ExpressionGraph(inference=True)
     packing = layers.PackedWords(graph.zeros((3, 4), "int32"))
     positions = constant(graph, [[0, 1, 0, 1, 2], [0, 1, 2, 3, 0]], "int32")

@@ -133,7 +133,7 @@ def test_depth_scaling_and_several_encoders() -> None:
     layer(x, mask, contexts)
     params = graph.params()
     assert "l_context_Wq" in params and "l_context_enc2_Wq" in params
-    limit = np.sqrt(6 / 16) / 2  # Glorot's bound over the root of the depth
+    limit = np.sqrt(6 / 16) / 2  # Glorot's bound divided by the square root of the depth
     largest = np.abs(params["l_self_Wq"].val()).max()
     assert 0.9 * limit < largest <= limit
 

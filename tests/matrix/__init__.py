@@ -1,1 +1,1 @@
-"""Small models of every type and option of Marian's: what it makes of them, and whether we make the same."""
+"""Small models of every Marian type and option: what Marian computes, and whether we compute the same."""

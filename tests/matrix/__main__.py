@@ -1,4 +1,4 @@
-"""``python -m tests.matrix``: make the matrix with Marian, and compare it with what we make of its models."""
+"""``python -m tests.matrix``: make the matrix with Marian, and compare its results with ours."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Print a line for each row; 1 if one is not as Marian's."""
+    """Print a line for each row; return 1 if any differs from Marian's."""
     options = parser().parse_args()
     if options.make and not shutil.which("pymarian"):
         parser().error("--make needs the command pymarian, of `pip install pymarian`")

@@ -1,4 +1,4 @@
-"""The rows of a folder against what we make of their models."""
+"""Compares the rows of a folder with what we compute with their models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rows import REFUSED, ROWS, Ensemble
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out of a row: whether all is as Marian's, and how near, or where not."""
+    """The result of a row: whether everything agrees with Marian, and how closely, or where it does not."""
 
     equal: bool
     note: str
@@ -43,7 +43,7 @@ def outcome(row: Row | Ensemble, folder: Path) -> Outcome:
 
 
 def check(row: Row | Ensemble, folder: Path) -> Agreement:
-    """Decode and score the lines with a row's models; Different if Marian made other ones."""
+    """Decode and score the lines with a row's models; raise Different if Marian's output differs."""
     own, texts, found = folder / row.name, folder / "corpus", Agreement()
     rows = [row] if isinstance(row, Row) else row.members
     first = max(rows, key=lambda row: row.sources)
@@ -68,7 +68,7 @@ def check(row: Row | Ensemble, folder: Path) -> Agreement:
 
 
 def normalises_keys(row: Row) -> bool:
-    """Whether Marian decodes a row's model otherwise than it trained it (``--marian-exact``)."""
+    """Whether Marian's decoder uses a row's model differently from its training (``--marian-exact``)."""
     words = row.options.split()
     pre = words[words.index("--transformer-preprocess") + 1] if "--transformer-preprocess" in words else ""
     return row.type != "transformer-new" and any(op in pre for op in "nr")

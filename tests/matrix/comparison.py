@@ -1,4 +1,4 @@
-"""Two outputs in Marian's formats side by side: the same tokens but for ties, numbers within a tolerance."""
+"""Compares two outputs in Marian's formats: the same tokens except for ties, numbers within a tolerance."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?|-?inf|-?nan")
 
 @dataclass(slots=True)
 class Agreement:
-    """How near two outputs are: the largest difference of scores and of attention beyond the digits that are
-    printed, and the ties met."""
+    """How near two outputs are: the largest difference of scores and of attention beyond the printed digits,
+    and the number of ties."""
 
     scores: float = 0.0
     attention: float = 0.0
     ties: int = 0
 
     def add(self, other: Agreement) -> None:
-        """Take another output's differences in."""
+        """Include another output's differences."""
         self.scores = max(self.scores, other.scores)
         self.attention = max(self.attention, other.attention)
         self.ties += other.ties
@@ -69,11 +69,11 @@ def _numbers(part: str) -> list[str]:
 
 
 def compare(name: str, theirs: Sequence[str], ours: Sequence[str], soft: Sequence[str] = ()) -> Agreement:
-    """How near our lines are to Marian's; Different if they are not the same.
+    """How near our lines are to Marian's; raises Different if they are not the same.
 
-    Entries of one sentence whose scores tie may change places, and at the end of a list another one may
-    stand that ties with Marian's. With ``soft``, Marian's lines with its attention, a hard alignment may link
-    a word to another one that is attended to as much.
+    Entries of one sentence whose scores tie may change places, and a list may end with a different entry
+    that ties with Marian's. If ``soft`` has Marian's lines with attention, a hard alignment may link a word
+    to a different source word with as much attention.
     """
     found = Agreement()
     if len(theirs) != len(ours):
@@ -97,13 +97,13 @@ def compare(name: str, theirs: Sequence[str], ours: Sequence[str], soft: Sequenc
 
 
 def _candidates(marians: list[Entry], place: int, entry: Entry) -> Iterator[int]:
-    """The places of Marian's entries that ours in this place may stand for, the likeliest first."""
+    """The places of Marian's entries that our entry in this place may match, the likeliest first."""
     if marians[place].text == entry.text:
         yield place
     if not entry.numbers:
         return
     score = marians[place].score
-    # Six digits are printed of a score.
+    # Scores are printed with six digits.
     tie = TIE + 2e-6 * abs(score)
     if abs(score - entry.score) > tie:
         return
@@ -127,7 +127,7 @@ def _compare_numbers(name: str, theirs: Entry, ours: Entry, found: Agreement) ->
 
 
 def _tied_links(name: str, theirs: Entry, ours: Entry, table: str) -> int:
-    """The number of words that are linked otherwise; Different but for ties in Marian's attention."""
+    """The number of words that are linked differently; raises Different unless Marian's attention ties."""
     wanted, found = _links(theirs.alignment), _links(ours.alignment)
     rows = [[float(weight) for weight in row.split(",")] for row in table.split()]
     differing = [target for target in wanted if found.get(target) != wanted[target]]
@@ -138,7 +138,7 @@ def _tied_links(name: str, theirs: Entry, ours: Entry, table: str) -> int:
 
 
 def _links(alignment: str) -> dict[int, int]:
-    """The source word of each target word, of pairs ``source-target``."""
+    """The source word of each target word, from pairs ``source-target``."""
     pairs = (link.split("-") for link in alignment.split())
     return {int(target): int(source) for source, target in pairs}
 
@@ -148,7 +148,7 @@ def _where(name: str, theirs: Entry, ours: Entry) -> str:
 
 
 def _largest(theirs: Sequence[str], ours: Sequence[str], where: str) -> float:
-    """The largest difference of two lists of numbers; Different beyond the tolerance."""
+    """The largest difference between two lists of numbers; raises Different beyond the tolerance."""
     if len(theirs) != len(ours):
         raise Different(where)
     gaps = [_gap(*pair) for pair in zip(theirs, ours, strict=True)]
@@ -158,7 +158,7 @@ def _largest(theirs: Sequence[str], ours: Sequence[str], where: str) -> float:
 
 
 def _gap(one: str, other: str) -> float:
-    """How far two printed numbers are apart, beyond one unit of the last digit that is printed of both."""
+    """How far two printed numbers are apart, beyond one unit in the last digit of the more precise one."""
     if one == other:
         return 0.0
     unit = 10.0 ** -max(_decimals(one), _decimals(other))

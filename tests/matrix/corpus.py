@@ -1,7 +1,7 @@
 """The text that the matrix's models learn: short sentences in English, German and Dutch words.
 
 The German sentence has its verb at the end; in the Dutch one, the second source of models with two,
-adjectives follow their noun. All is drawn from a seed.
+adjectives follow their noun. Everything is drawn from a seed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Words(NamedTuple):
-    """One notion in the three languages."""
+    """One concept in the three languages."""
 
     english: str
     german: str
@@ -70,7 +70,7 @@ here hier hier
 """)
 
 TRAINING_LINES = 60
-# Lines of the test beside drawn ones: source, target and second source.
+# Test lines that follow the drawn ones: source, target and second source.
 ODD_LINES = (
     Sentence("", "", ""),
     Sentence("the zebra sees a xylophone", "das Zebra ein Xylophon sieht", "de zebra ziet een xylofoon"),
@@ -118,7 +118,7 @@ def _write(folder: Path, name: str, sentences: list[Sentence]) -> None:
 def write(folder: Path, drawn: int = 7, odd: int = len(ODD_LINES)) -> None:
     """Write train.LANGUAGE, train.alignment and test.LANGUAGE to a folder.
 
-    drawn, odd: how many lines of the test are sentences that are not in the training text, and odd ones.
+    drawn, odd: how many test lines are newly drawn sentences, and how many are odd ones.
     """
     generator = random.Random(1)
     training = [sentence(generator) for _ in range(TRAINING_LINES)]

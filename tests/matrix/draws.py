@@ -1,4 +1,4 @@
-"""Rows drawn at random: combinations of options that nobody thought of."""
+"""Rows drawn at random: combinations of options that no one thought of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 from .row import Row
 
-# For each option its values; ON is an option without a value, OFF leaves it away.
+# The values of each option; ON is an option without a value, OFF omits the option.
 ON, OFF = "", None
 Choices = dict[str, tuple[str | None, ...]]
 
@@ -80,7 +80,7 @@ OFTEN = ("s2s", "transformer", "transformer")
 
 
 def draw(count: int, seed: int) -> list[Row]:
-    """So many rows, the same for the same seed; Marian may refuse some."""
+    """Draw ``count`` rows, the same for the same seed; Marian may refuse some."""
     generator = random.Random(seed)
     return [_row(generator, f"random-{seed}-{number}") for number in range(count)]
 

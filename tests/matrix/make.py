@@ -1,4 +1,4 @@
-"""All rows by Marian: the models and what Marian makes of the test lines."""
+"""Makes all rows with Marian: the models, and its output for the test lines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SMALL_LINES = (2, 2)
 
 
 def make(folder: Path, wanted: Sequence[Row | Ensemble], *, small: bool = False) -> None:
-    """Make these rows, each in a folder of its own; ensembles need the rows of their models.
+    """Make these rows, each in its own folder; ensembles need the rows of their models.
 
-    small: with few lines, and without what a comparison does not need.
+    small: use few lines, and keep only what a comparison needs.
     """
     texts = folder / "corpus"
     marian.make_corpus(texts, *(SMALL_LINES if small else ()))
@@ -29,7 +29,7 @@ def make(folder: Path, wanted: Sequence[Row | Ensemble], *, small: bool = False)
             marian.make_ensemble(row, texts, folder / row.name)
         print(row.name, flush=True)
 
-    # Ensembles come last: their models must be there.
+    # Ensembles come last: their models must exist.
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(one, [row for row in wanted if isinstance(row, Row)]))
         list(pool.map(one, [row for row in wanted if isinstance(row, Ensemble)]))

@@ -1,4 +1,4 @@
-"""Real Marian: training a row's model, and what it makes of the test lines."""
+"""Runs real Marian: it trains a row's model, then decodes and scores the test lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINING = (
     "--cpu-threads 1 --data-threads 1 --workspace 64 --disp-freq 20 --overwrite"
 )
 ONE_BY_ONE = "--mini-batch 1 --maxi-batch 1 --cpu-threads 1 --workspace 64 --max-length 50"
-# File, then what Marian decodes it with.
+# Output files, and the options that Marian decodes with.
 DECODED = {
     "beam1.txt": "-b 1",
     "beam4.nbest": "-b 4 -n 0.6 --n-best --word-scores",
@@ -29,15 +29,15 @@ DECODED = {
     "hard.nbest": "-b 4 -n 0.6 --n-best --alignment hard",
 }
 SCORED = {"score.txt": "--word-scores", "score-soft.txt": "--word-scores --alignment soft"}
-# What is wrong with a graph stands before "Error: Aborting".
+# Marian logs what is wrong with a graph before "Error: Aborting".
 REASON = re.compile(r"(?:Error: |\] (?=There are more))(.*)")
-# Where the second is, the first says nothing more.
+# If the second file exists, the first adds nothing.
 REDUNDANT = {"beam4.nbest": "soft.nbest", "score.txt": "score-soft.txt"}
 LANGUAGES = ("english", "dutch")
 
 
 class MarianRefused(Exception):
-    """Marian ended with an error; the message is its own."""
+    """Marian ended with an error; the message is Marian's."""
 
 
 def run(command: str, *arguments: str, log: Path, stdin: Path | None = None) -> str:
@@ -62,7 +62,7 @@ def run(command: str, *arguments: str, log: Path, stdin: Path | None = None) -> 
 def make_corpus(folder: Path, *lines: int) -> None:
     """Write the text and its vocabularies: one for each language, and a joint one, as plain text.
 
-    lines: of the test, see ``corpus.write``.
+    lines: the numbers of test lines, see ``corpus.write``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     corpus.write(folder, *lines)
@@ -88,13 +88,14 @@ def vocabs(row: Row, texts: Path) -> list[str]:
 def read_streams(row: Row) -> list[str]:
     """The languages that the decoder reads.
 
-    Marian's decoder gives a language model as many translations as its input has lines, and looks at no word.
+    For a language model, Marian's decoder prints as many translations as the input has lines, whose words it
+    ignores.
     """
     return streams(row)[:-1] or [LANGUAGES[0]]
 
 
 def decoder_vocabs(row: Row, texts: Path) -> list[str]:
-    """The vocabulary files of what the decoder reads and of the target."""
+    """The vocabulary files of the streams that the decoder reads, and of the target."""
     return [*([] if row.sources else [str(texts / f"{LANGUAGES[0]}.yml")]), *vocabs(row, texts)]
 
 
@@ -111,7 +112,7 @@ def train(row: Row, texts: Path, folder: Path) -> None:
 
 
 def _outputs(command: str, wanted: dict[str, str], arguments: Iterable[str], folder: Path) -> None:
-    """What Marian prints into a file for each set of options; its error goes to NAME.refused."""
+    """Write what Marian prints with each set of options to a file, or its error to NAME.refused."""
     for name, options in wanted.items():
         try:
             words = [*arguments, *ONE_BY_ONE.split(), *options.split()]
@@ -122,7 +123,7 @@ def _outputs(command: str, wanted: dict[str, str], arguments: Iterable[str], fol
 
 
 def informative(folder: Path, names: Iterable[str]) -> list[str]:
-    """Those of these outputs that a row's folder has, but for redundant ones."""
+    """The outputs among ``names`` that a row's folder has, without redundant ones."""
     there = [name for name in names if (folder / name).exists()]
     return [name for name in there if REDUNDANT.get(name) not in there]
 
@@ -147,7 +148,7 @@ def make_row(row: Row, texts: Path, folder: Path) -> None:
 
 
 def make_ensemble(ensemble: Ensemble, texts: Path, folder: Path) -> None:
-    """Let Marian decode the test lines with several rows' models, which lie beside the folder."""
+    """Let Marian decode the test lines with several rows' models, whose folders are next to this one."""
     rows = ensemble.members
     folder.mkdir(parents=True, exist_ok=True)
     models = [str(folder.parent / row.name / "model.npz") for row in rows]

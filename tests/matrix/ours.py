@@ -1,5 +1,4 @@
-"""What we make of the test lines, all as one batch: the outputs that ``marian.DECODED`` and ``SCORED``
-name."""
+"""Our output for the test lines, all in one batch: the files that ``marian.DECODED`` and ``SCORED`` name."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ BATCH = 64
 def decode(
     name: str, models: Sequence[str], vocabs: Sequence[str], texts: list[list[str]], **options: Any
 ) -> list[str]:
-    """The lines of one of ``marian.DECODED``."""
+    """The lines of one file of ``marian.DECODED``."""
     translator = Translator(models, vocabs, mini_batch=BATCH, **options, **DECODING[name])
     return "\n".join(translator.translate(*texts)).split("\n")
 
 
 def score(name: str, model: str, vocabs: Sequence[str], texts: list[list[str]]) -> list[str]:
-    """The lines of one of ``marian.SCORED``."""
+    """The lines of one file of ``marian.SCORED``."""
     scorer = Scorer(model, vocabs, mini_batch=BATCH, **SCORING[name])
     return [scorer.format(result) for result in scorer.scores(*texts)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .row import DEEP, NEMATUS, table
 
 RNN = "--dim-emb 16 --dim-rnn 24"
-# SRU and SSRU add their input to their state, or scale it: both must have one size.
+# SRU and SSRU add their input to their state, or scale it: both must have the same size.
 EVEN = "--dim-emb 16 --dim-rnn 16"
 
 RECURRENT = (

@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def merged(options: str) -> str:
-    """Options of which the last of each name counts; Marian refuses an option that is given twice."""
+    """The options, of which later ones replace earlier ones: Marian refuses an option that is given twice."""
     values: dict[str, list[str]] = {}
     for word in shlex.split(options):
         if word.startswith("--"):
@@ -47,9 +47,9 @@ def merged(options: str) -> str:
 
 
 def table(common: str, lines: str) -> tuple[Row, ...]:
-    """One row a line: a name, a colon, the options beyond the common ones.
+    """One row per line: a name, a colon, the options in addition to the common ones.
 
-    A line that begins with an option goes on with those of the line before.
+    A line that begins with an option continues the row before it.
     """
     rows: list[list[str]] = []
     for line in map(str.strip, lines.strip().splitlines()):

@@ -1,4 +1,4 @@
-"""All rows: Marian's model types and options, each value in at least one; ensembles of them; what Marian refuses."""
+"""All rows: each of Marian's model types and option values at least once; ensembles; what Marian refuses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REFUSED = {
     "amun-lstm": "--type amun does not support other rnn cells than gru",
     "nematus-gru": "--type nematus does not support other rnn cells than gru-nematus",
     "nematus-alternating": "--type nematus does not support other encoder type than bidirectional",
-    # Trained, but then not loaded.
+    # Marian trains this one, but does not load it.
     "nematus-tied-all": "Graph was reloaded and parameter 'Wemb' with type float32 (specified: false) is newly",
     "sru": "For SRU state and input dims have to be equal",
     "ssru": "For SSRU state and input dims have to be equal",
@@ -55,4 +55,4 @@ REFUSED = {
     "transformer-new-no-affine": "Segmentation fault",
     "transformer-new-tied-ahead": "Cannot tie to layer above this layer",
 }
-"""What Marian says of the rows that it refuses to train, or the beginning of it."""
+"""Marian's messages for the rows that it refuses, or the beginning of each."""

@@ -1,4 +1,4 @@
-"""The rows of the tests: as small as they may be, each with several options; all types and cells are in one."""
+"""The rows of the tests: as small as possible, each with several options; all types and cells occur."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of transformers: types, what is around a layer, and autoregression in the decoder."""
+"""The rows of transformers: types, processing around layers, and autoregression in the decoder."""
 
 from __future__ import annotations
 

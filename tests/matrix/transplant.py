@@ -1,11 +1,10 @@
-"""Models that Marian runs but cannot train: another one is trained, and its parameters are put into them.
+"""Models that Marian runs but cannot train: a similar model is trained, and its parameters are used.
 
 - SRU and SSRU cells in the encoder of ``s2s`` models: training ends with "There are more (3) than one top
-most
-  nodes", as the last cell state of such an encoder is used by nothing. GRU cells are trained; the encoder is
-  then drawn.
-- RMS normalization in transformers: its gradient is wrong on a CPU, and nothing is learnt but how frequent
-  words are. Layer normalization is trained; its scales are kept.
+  most nodes", because nothing uses the last cell state of such an encoder. GRU cells are trained instead; the
+  encoder's parameters are then drawn.
+- RMS normalization in transformers: its gradient is wrong on a CPU, and the model learns nothing but word
+  frequencies. Layer normalization is trained instead; its scales are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def trained_options(options: str) -> str:
 
 
 def transplant(path: Path, options: str) -> None:
-    """Make a model of ``trained_options(options)`` one of ``options``."""
+    """Turn a model of ``trained_options(options)`` into one of ``options``."""
     items = read_npz(path)
     text = model_yml(items) or ""
     wanted, trained = options.split(), trained_options(options).split()

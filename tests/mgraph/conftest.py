@@ -1,4 +1,4 @@
-"""What the engine's tests begin with."""
+"""Fixtures of the engine's tests."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_reset_and_clip_value() -> None:
     graph.backprop(reset=False)
     np.testing.assert_allclose(x.grad(), [[2 * 2.58385324]], rtol=1e-6)
     graph.backprop(clip_value=0.5)
-    # the top's adjoint is cut to 0.5, then x's own gradient is
+    # first the top's adjoint is clipped to 0.5, then x's gradient
     np.testing.assert_allclose(x.grad(), [[0.5]], rtol=1e-6)
     np.testing.assert_allclose(z.grad(), [[0.5]], rtol=1e-6)
 

@@ -47,7 +47,7 @@ def test_devices(graph: ExpressionGraph) -> None:
 
 
 def test_work_goes_to_the_device_that_was_set() -> None:
-    """On a second virtual CPU device, in a process of its own: devices are fixed when JAX starts."""
+    """On a second virtual CPU device, in a separate process, because devices are fixed when JAX starts."""
     code = """
 import jax, mgraph
 from mgraph import ExpressionGraph, inits

@@ -1,4 +1,4 @@
-"""Dynamic graphs: built anew for every batch, grown on values just seen, kept in flat memory."""
+"""Dynamic graphs: rebuilt for every batch, grown from values just read, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgraph import ExpressionGraph, GraphError, Node, inits
 
 
 def batch_loss(graph: ExpressionGraph, depth: int, rows: int, seed: int) -> Node:
-    """A network whose depth, and a batch whose size, differ from structure to structure."""
+    """A network and its batch; their depth and size differ from structure to structure."""
     values = np.random.default_rng(seed).standard_normal((rows, 4))
     x: Node = graph.constant((rows, 4), inits.from_tensor(values))
     for i in range(depth):
@@ -133,7 +133,7 @@ def test_inference_computes_once_what_depends_on_parameters_alone() -> None:
     graph.forward()
     np.testing.assert_allclose(top.val(), [[2, 2]])
     assert seen == 2
-    # What is asked for may itself depend on parameters alone, and every value can still be read.
+    # A node that is asked for may depend only on parameters, and every value can still be read.
     graph.clear()
     total = mgraph.sum(mgraph.square(graph.params()["w"]) + 1)
     graph.forward()

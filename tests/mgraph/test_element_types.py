@@ -22,7 +22,7 @@ from mgraph.rules import RULE_SETS, evaluate
 
 
 def element_types(jaxpr: Jaxpr) -> Iterator[Any]:
-    """Of all that a program computes, in its loops and functions too."""
+    """The element types of all that a program computes, including its loops and functions."""
     for equation in jaxpr.eqns:
         yield from (v.aval.dtype for v in equation.outvars if hasattr(v.aval, "dtype"))
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
@@ -38,7 +38,7 @@ def is_program(value: Any) -> bool:
 
 
 def narrow_types(operator: type[NaryNodeOp]) -> set[Any]:
-    """Floating point types below float64 in values and gradients of an operator of float64 children."""
+    """Types narrower than float64 in values and gradients of an operator with float64 children."""
     found: set[Any] = set()
     for case in operator.cases:
         if case.through:
@@ -78,7 +78,7 @@ def test_float64_is_not_cut_on_the_way(operator: type[NaryNodeOp]) -> None:
 @pytest.mark.parametrize("type_", ["bfloat16", "float16", "float32", "float64"])
 @pytest.mark.sampled(every=4)
 def test_types_are_never_mixed(operator: type[NaryNodeOp], type_: str) -> None:
-    """Not even inside a rule: strict promotion of types, a setting of JAX, refuses that."""
+    """Not even inside a rule: JAX's setting of strict type promotion refuses mixed types."""
     for case in operator.cases:
         if case.through:
             continue
@@ -219,7 +219,7 @@ def test_float64_is_as_exact_as_numpys() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.sampled("bfloat16", "float64")
 def test_functions_keep_the_element_type(kind: str) -> None:
-    """Of values, but for the losses of 16-bit logits, and of gradients."""
+    """Values keep it, except losses of 16-bit logits, and so do gradients."""
     graph, nodes = recorded(kind)
     wide = {call: node.value_type for call, node in nodes.items() if node.value_type != kind}
     half = kind in ("float16", "bfloat16")

@@ -1,4 +1,4 @@
-"""Python's operators on nodes: broadcasting, numbers, powers, positions, what is no operand."""
+"""Python's operators on nodes: broadcasting, numbers, powers, indexing, and wrong operands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] =
 
 @st.composite
 def broadcastable(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes that fit: one shape, less leading axes of the one, with some axes of either stretched."""
+    """Two broadcastable shapes: one shape twice, with size 1 in some axes, without leading axes in one."""
     full = draw(st.lists(st.sampled_from([1, 2, 3]), max_size=3))
     left, right = (tuple(draw(st.sampled_from([1, n])) for n in full) for _ in range(2))
     right = right[draw(st.integers(0, len(full))) :]
@@ -46,7 +46,7 @@ def broadcastable(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 @settings(max_examples=8, derandomize=True, deadline=None)
 @given(broadcastable())
 def test_broadcasting_is_jaxs(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    """Values and shapes, and gradients summed to the children's shapes, as by ``jax.vjp``."""
+    """Values and shapes, and gradients summed to the children's shapes, equal those of ``jax.vjp``."""
     graph, rng = ExpressionGraph(), np.random.default_rng(0)
     # No two numbers are equal: at ties the gradients of maximum and minimum are Marian's, not JAX's.
     numbers = rng.permutation(np.linspace(0.5, 2, sum(map(math.prod, shapes)))).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A process that was forked from one in which JAX ran is told so at once; it used to wait for ever."""
+"""A process that was forked while JAX was running gets an error at once, instead of waiting forever."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ for call in doubled, function, lambda: mgraph.Adam(0.1).update(graph), graph.bac
     forked(call)
 forked(lambda: forked(doubled))
 """)
-    assert lines.pop() == "None"  # of the child that forked another
+    assert lines.pop() == "None"  # printed by the child that forked another
     assert are_refusals(lines, 5)
 
 

@@ -1,4 +1,4 @@
-"""What a graph was cleared of is gone, whoever holds a piece of it, and without the garbage collector."""
+"""What a graph has cleared is freed, whoever holds a piece of it, and without the garbage collector."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def without_the_collector() -> Iterator[None]:
 
 
 def freed_by_jax(refs: list[weakref.ref[Any]]) -> None:
-    """Wait until JAX has let go of what it alone holds: arrays of numpy's that a program has read, which it
-    frees when it next has something to do."""
+    """Wait until JAX has freed what only it holds: numpy arrays that a program has read, which JAX frees when
+    it next has work to do."""
     for _ in range(100):
         if all(ref() is None for ref in refs):
             return
@@ -85,7 +85,7 @@ def test_old_runs_gradients_and_batches_are_freed_at_once() -> None:
         inner = mgraph.tanh(mgraph.dot(x, w))
         mgraph.sum(mgraph.flatten(inner))
         graph.backprop()
-        inner.val(), inner.grad()  # by the interpreters, forward and backward
+        inner.val(), inner.grad()  # computed by the interpreters, forward and backward
         runs.append(weakref.ref(graph._run))
         arrays += [weakref.ref(x.array), weakref.ref(inner.val()), weakref.ref(w.grad())]
     del x, inner

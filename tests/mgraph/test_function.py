@@ -134,7 +134,7 @@ def test_nothing_keeps_a_tracer(graph: ExpressionGraph) -> None:
 
 def test_rule_sets() -> None:
     class Doubled(mgraph.UnaryNodeOp):
-        """x, with a rule that says 2."""
+        """x, with a rule that gives a slope of 2."""
 
         type = "doubled"
 

@@ -1,4 +1,4 @@
-"""What XLA makes one kernel of; ``map`` and ``reduce``, which take any function of numbers."""
+"""What XLA fuses into one kernel; ``map`` and ``reduce``, which take any function of numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_chains_are_one_kernel(
     nodes = graph.tape.nodes
     assert [[nodes[i].type for i in kernel.nodes] for kernel in report.kernels] == kernels
     assert top.id in report.written
-    # Of a chain only the end is written to memory.
+    # Only the end of a chain is written to memory.
     assert len(report.written) == len(kernels)
     assert str(report).startswith(f"{len(kernels)} kernel")
     assert report.clusters.keys() == {i for kernel in report.kernels for i in kernel.nodes}
@@ -86,7 +86,7 @@ def test_map_is_elementwise_and_broadcasts(graph: ExpressionGraph) -> None:
     a, b = param(graph, [[1.0, 2.0], [3.0, 4.0]], "a"), param(graph, [10.0, 20.0], "b")
     y = mgraph.map(lambda a, b: jnp.where(a > 2, a * b, b), a, b)
     assert y.shape == (2, 2) and value(y).tolist() == [[10, 20], [30, 80]]
-    # A function that would look at its neighbours sees one number only.
+    # A function that tries to look at neighbours sees only one number.
     assert value(mgraph.map(lambda a: a - jnp.max(a), a)).tolist() == [[0, 0], [0, 0]]
     assert mgraph.check_gradients(mgraph.map(lambda a, b: jnp.sin(a) / b, a, b), thorough=True).ok
     assert mgraph.map(jnp.sin, a) is mgraph.map(jnp.sin, a)
@@ -122,7 +122,7 @@ def test_an_analysis_sees_the_present_values_of_a_graph_that_went_on(graph: Expr
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="what XLA fuses depends on the platform")
 def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left alone, XLA fuses each layer's sum and norm, and those of all before, into all that read them."""
+    """By itself, XLA fuses each layer's sum and norm, and all earlier ones, into all of their readers."""
 
     def additions() -> int:
         mgraph.clear_programs()

@@ -1,4 +1,4 @@
-"""The generator of random numbers is JAX's setting: threefry's draws stay, others have theirs."""
+"""JAX's setting chooses the random generator: threefry's draws never change, others draw differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mgraph
 from mgraph import ExpressionGraph, compile_stats, inits
 
 KEPT = ["100011111011", "011111011101", "111111110010"]
-"""What dropout keeps of three runs under threefry, in all versions."""
+"""What dropout keeps in three runs under threefry, in all versions."""
 
 
 def masks(runs: int = 3, seed: int = 7) -> list[str]:
@@ -40,7 +40,7 @@ def test_larger_shapes_begin_with_the_same_numbers(init: inits.Initializer) -> N
         graph.forward()
         return np.asarray(node.val())
 
-    weights = drawn(4, 2, 5, 7)  # of attention, of which three axes change from batch to batch
+    weights = drawn(4, 2, 5, 7)  # as in attention, where three axes change from batch to batch
     np.testing.assert_array_equal(weights[:3, :, :2, :6], drawn(3, 2, 2, 6))
     np.testing.assert_array_equal(drawn(5, 2, 3)[:2], drawn(2, 2, 3))
     assert len(np.unique(weights)) == weights.size

@@ -120,7 +120,7 @@ def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it(graph: Expressi
     loss = mgraph.sum(-mgraph.log(mgraph.gather(p, -1, mgraph.reshape(labels, (2, 1)))))
     report = graph.optimize()
     assert "cross_entropy" in str(report)
-    # The logarithm of the first probability, 0, is no part of the loss any more.
+    # The loss no longer contains the logarithm of the first probability, which is 0.
     graph.backprop()
     assert np.isfinite(loss.val()).all() and np.isfinite(logits.grad()).all()
     np.testing.assert_allclose(p.val()[0], [0, 1, 0], atol=1e-6)

@@ -63,7 +63,7 @@ def test_initializers_are_pickled_and_copied(init: inits.Initializer) -> None:
         np.testing.assert_array_equal(value(other, (4, 4)), value(init, (4, 4)))
         np.testing.assert_array_equal(drawn(other), expected)
         if isinstance(init, inits.Random):
-            assert other.generic == init.generic  # which programs are kept by
+            assert other.generic == init.generic  # the key of its programs
 
 
 def test_lambdas_may_work_in_another_type() -> None:
@@ -115,7 +115,7 @@ def test_sinusoids_are_halves_not_interleaved() -> None:
 )
 @pytest.mark.sampled(every=3)
 def test_random_values(init, mean, std, low, high) -> None:
-    """Both sources, numpy for parameters and JAX inside programs, have the distribution."""
+    """Both sources, numpy for parameters and JAX inside programs, follow the distribution."""
     graph = ExpressionGraph(seed=2)
     constant = graph.constant((200, 300), init)
     shown = constant * 1.0
@@ -162,7 +162,7 @@ def test_mistakes_say_what_fits(graph: ExpressionGraph) -> None:
 def test_numbers_that_do_not_fit(
     graph: ExpressionGraph, init: inits.Initializer, type_: str, message: str
 ) -> None:
-    """A constant refuses them when it is made, a parameter when it is read, at the line that made it."""
+    """A constant refuses them when it is made, a parameter when it is read; both name the node's line."""
     with pytest.raises(mgraph.ElementTypeError, match=f"constant: .*{message}" + r"(.|\n)*test_inits\.py"):
         graph.constant((2,), init, type_)
     x = graph.param("x", (2,), init, type_)

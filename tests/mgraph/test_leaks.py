@@ -1,4 +1,4 @@
-"""Nothing keeps a JAX tracer: every way of running a graph, under JAX's own check of leaks."""
+"""Nothing keeps a JAX tracer: every way of running a graph, under JAX's own check for leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log that a program asks for, and nothing before."""
+"""There is no log until a program asks for one."""
 
 from __future__ import annotations
 

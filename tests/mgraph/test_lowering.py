@@ -1,4 +1,4 @@
-"""Programs for CUDA and TPU, lowered where neither is: all operators, an update of training, a search."""
+"""Programs for CUDA and TPU, lowered without either device: all operators, a training update, a search."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Recorded = list[tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
 def lowered(function: Callable[..., Any], *arguments: Any, wide: bool = False) -> dict[str, str]:
-    """The program for each platform, as text, which has none of the barriers that CPUs need, and only if it
-    is ``wide`` numbers of 64 bits."""
+    """The text of the program for each platform; it must have none of the barriers that CPUs need, and no
+    64-bit numbers unless it is ``wide``."""
     jitted, texts = jax.jit(function), {}
     for platform in PLATFORMS:
         exporting = jax.export.export(jitted, platforms=[platform], disabled_checks=STAND_INS)
@@ -71,7 +71,7 @@ def test_an_operator_forward_and_backward(operator: type[NaryNodeOp]) -> None:
 
 @pytest.fixture
 def run_here(monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    """The programs that are run, with their arguments."""
+    """The programs that run, with the shapes and types of their arguments."""
     found: Recorded = []
     run = Program.run
 
@@ -90,8 +90,8 @@ def products(text: str) -> list[str]:
 
 
 def operations_on(text: str, start: str = "params") -> dict[str, Counter[str]]:
-    """For each argument whose name begins so, the operations on it, and, behind ``convert``, on what that
-    gives."""
+    """The operations on each argument whose name begins with ``start``, and on what ``convert`` makes of
+    it."""
     head, *lines = text[text.index("func.func public @main") :].partition("\n  }")[0].splitlines()
     known = {
         f"%arg{number}": name
@@ -145,7 +145,7 @@ def test_an_update_of_a_bfloat16_transformer(attention_dropout: float, run_here:
 
 @pytest.mark.parametrize("kind", [Type.float32, Type.bfloat16])
 def test_no_weight_is_copied(kind: Type, run_here: Recorded) -> None:
-    """Each is cast once, if at all, and read by its product and by one of the two gradients of that."""
+    """Each is cast once, if at all, and read by its product and by one of the product's two gradients."""
     train(kind, batch(6, 0))
     gradient, update = run_here
     cast = Counter() if kind is Type.float32 else Counter(convert=1)
@@ -171,7 +171,7 @@ STAND_INS = [jax.export.DisabledSafetyCheck.custom_call(name) for name in KERNEL
 
 
 def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation: str) -> Any:
-    """Calls in place of cuDNN's, for what cuDNN has kernels for."""
+    """Custom calls in place of cuDNN's, for inputs that cuDNN has kernels for."""
     alone, forwards, backwards = KERNELS
     lengths, statistics = (q.shape[1], k.shape[1]), (q.shape[0], q.shape[2], q.shape[1])
     if implementation != "cudnn" or q.dtype.itemsize != 2 or q.shape[-1] % 8:
@@ -200,15 +200,15 @@ def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation:
 
 
 def calls(text: str, target: str) -> tuple[int, int]:
-    """How many calls of a custom kernel there are, and how many are left if equal values are computed once,
-    as XLA does."""
+    """The number of calls of a custom kernel, and how many are left when equal values are computed once, as
+    XLA does."""
     numbers: dict[str, str] = {}
     known: dict[str, str] = {}
     found: list[str] = []
     for line in text[text.index("func.func public @main") :].splitlines()[1:]:
         results, _, body = line.partition(" loc(")[0].strip().partition(" = ")
         value = re.sub(r"%\w+", lambda match: known.get(match[0], match[0]), body)
-        if "({" not in body:  # what follows is not a part of it
+        if "({" not in body:  # a region follows, which the line does not include
             known[results.partition(":")[0]] = numbers.setdefault(value, f"value{len(numbers)}")
         if f"@{target}(" in body:
             found.append(value)
@@ -218,7 +218,7 @@ def calls(text: str, target: str) -> tuple[int, int]:
 def test_attention_is_one_call_forwards_and_one_backwards(
     monkeypatch: pytest.MonkeyPatch, run_here: Recorded
 ) -> None:
-    """Of packed sentences, too, as long as their lengths are even."""
+    """For packed sentences, too, as long as their lengths are even."""
     train(Type.bfloat16, pad([[[3, 4, 5, 0], [3, 0]], [[3, 0], [3, 4, 5, 6, 7, 0]]], (2, 4, 6), target=True))
     function, arguments = run_here[0]
     monkeypatch.setattr(jax.nn, "dot_product_attention", stand_in)

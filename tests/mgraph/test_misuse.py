@@ -1,4 +1,4 @@
-"""Traced values, arrays among nodes, numpy's functions, copies: what cannot be is refused in words."""
+"""Traced values, arrays among nodes, numpy's functions, copies: misuse is refused with a clear message."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_what_runs_inside_a_transformation_is_pointed_to_pure_and_keeps_no_trace
 
     for _ in range(2):
         TRANSFORMATIONS[name](use)(jnp.ones(()))
-        graph.forward()  # a program that is compiled already is none that may run there
+        graph.forward()  # even a program that is compiled already may not run there
         assert top.val() == 7 and np.isfinite(graph.params()["w"].val()).all()
         graph.clear()
         w = graph.param("w", (2,), inits.ones())
@@ -239,7 +239,7 @@ def test_an_optimizer_inside_a_transformation_keeps_no_tracer(graph: ExpressionG
 ])  # fmt: skip
 def test_names_are_texts(graph: ExpressionGraph, call: Callable[[Any, Any], Any], name: Any) -> None:
     what = "(the name of an? (input|constant|node|item)|a namespace)"
-    with pytest.raises(ArgumentError, match=f"^{what} is a text, got " + HERE):
+    with pytest.raises(ArgumentError, match=f"^{what} must be a string, got " + HERE):
         call(graph, name)
 
 
@@ -248,7 +248,7 @@ def test_a_parameter_keeps_its_name(graph: ExpressionGraph) -> None:
     assert w.set_name("w") is w
     with pytest.raises(GraphError, match="parameter 'w' cannot be called 'v'" + HERE):
         w.set_name("v")
-    with pytest.raises(ArgumentError, match="the name of a node is a text, got 3" + HERE):
+    with pytest.raises(ArgumentError, match="the name of a node must be a string, got 3" + HERE):
         (w + w).set_name(3)  # type: ignore[arg-type]
 
 
@@ -353,7 +353,7 @@ def test_functions_of_arrays_take_no_nodes(graph: ExpressionGraph, name: str) ->
     ],
 )
 def test_what_is_too_large_for_memory_is_named_with_its_line(graph: ExpressionGraph, make: Any) -> None:
-    with pytest.raises(ShapeError, match=r"GiB, more than there is" + HERE):
+    with pytest.raises(ShapeError, match=r"GiB, more than is available" + HERE):
         make(graph)
         graph.forward()
         graph.tape.nodes[-1].val()
@@ -451,9 +451,9 @@ def test_one_slice_and_one_axis_stand_for_a_list(graph: ExpressionGraph) -> None
 def test_slices_are_of_whole_numbers(graph: ExpressionGraph) -> None:
     x = graph.param("x", (2, 2))
     for positions in (slice("a", None), slice(0.5, 2), slice(0, x), slice(0, 2, 1.5)):
-        with pytest.raises(ShapeError, match="a slice has whole numbers, got"):
+        with pytest.raises(ShapeError, match="a slice takes whole numbers, got"):
             x[positions]
-    with pytest.raises(ShapeError, match="a slice has whole numbers, got"):
+    with pytest.raises(ShapeError, match="a slice takes whole numbers, got"):
         jax.jit(lambda n: x[n:2].shape)(1)
 
 
@@ -486,7 +486,7 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: f.save("f", platforms="cpu"), "expected a list of platforms of cpu, .*, got 'cpu'"),
         (lambda: f.replace_parameter(["x"], 1), r"the function has no parameter \['x'\]; it has \['x'\]"),
         (lambda: graph.assign([x], [i]), r"expected assign\(parameter, node\) or .*, got \[ParamNode"),
-        (lambda: graph.save("f.npz", meta=5), "the meta of a model is a text, got 5"),
+        (lambda: graph.save("f.npz", meta=5), "the meta of a model must be a string, got 5"),
         (lambda: (x * 2).child(1), "expected the number of a child, of which this .* node has 1, got 1"),
         (lambda: x.child("a"), "expected the number of a child, of which this param node has 0, got 'a'"),
         (lambda: partial.specialize(5), "specialize expects shapes by the names of inputs, got 5"),
@@ -546,7 +546,7 @@ def test_a_sum_of_exponentials_of_nothing(graph: ExpressionGraph) -> None:
 )
 @pytest.mark.sampled(every=4)
 def test_what_can_be_recorded_of_empty_nodes_has_a_gradient(cls: Any) -> None:
-    """An operator refuses an axis without elements when it is recorded, or its rule can do with it."""
+    """An operator refuses an axis without elements when it is recorded, or its rule can handle it."""
     for case in cls.cases:
         arrays = case.values()
         for size in sorted({n for a in arrays for n in a.shape if n > 1}):

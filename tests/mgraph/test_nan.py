@@ -1,4 +1,4 @@
-"""NaN is seen: where it makes a gradient undefined, the gradient is NaN and not a number that looks right."""
+"""NaN stays visible: where it makes a gradient undefined, the gradient is NaN, not a plausible number."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OPERATORS = [
     for cls in own_operators()
     if cls.differentiable and cls.has_rule and not cls.composite and not issubclass(cls, OrderNodeOp)
 ]
-"""The gradient of these is given by a rule. What sorts gives NaN a place, and the gradient goes there."""
+"""Operators whose gradient is given by a rule. Sorting gives NaN a place, and the gradient goes there."""
 
 PIECEWISE = """
 ReLUNodeOp PReLUNodeOp ClipNodeOp MaximumNodeOp MinimumNodeOp MaxNodeOp MinNodeOp SparsemaxNodeOp
 DropoutReluInplaceNodeOp PoolingOp PoolingWithMaskingOp AbsNodeOp
 """.split()
-"""Those that ask which number is larger."""
+"""Operators that compare numbers."""
 
 
 def graph_of(cls: Any, case: Case, arrays: list[np.ndarray]) -> tuple[ExpressionGraph, Any, list[Any]]:
@@ -41,8 +41,8 @@ def graph_of(cls: Any, case: Case, arrays: list[np.ndarray]) -> tuple[Expression
 
 
 def dependent_gradients(cls: Any, case: Case) -> list[tuple[str, Any]]:
-    """For some elements whose number decides about the gradient by it (found out by moving it) which element
-    it is, and the gradient where it is NaN."""
+    """Some elements whose gradient depends on their own value (found by moving the value), each with its
+    gradient if the value is NaN."""
     arrays = case.values(3)
     graph, top, children = graph_of(cls, case, arrays)
     function = graph.function(top, [c for c in children if c.trainable])

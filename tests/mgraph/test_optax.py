@@ -1,4 +1,4 @@
-"""Optimizers of optax by name, against loops with optax alone."""
+"""Optimizers of optax by name, compared with loops that use only optax."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ REFUSED = {
     "contrib.schedule_free_sgd": "is not supported: it trains other parameters than those that are used",
     "contrib.sophia": "optax.contrib.sophia does not work: .*obj_fn",
 }
-"""Why the others cannot be: a privacy of sentences, and Hessians, need more than gradients of a batch."""
+"""Why others cannot be used: privacy per sentence and Hessians need more than a batch's gradients."""
 NEED_COSTS = {"polyak_sgd", "contrib.momo", "contrib.momo_adam"}
 
 
 def of_name(name: str, **arguments: Any) -> Optax:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of optimistic_adam
+        warnings.simplefilter("ignore", DeprecationWarning)  # from optimistic_adam
         return Optax(name, RATES[0], **{**ARGUMENTS.get(name, {}), **arguments})
 
 
 def of_optax(name: str) -> tuple[dict[str, Any], Any]:
-    """Parameters and state after a loop with optax alone."""
+    """Parameters and state after a loop that uses only optax."""
     function, params, state = optimizers()[name], PARAMS, None
     for rate, gradients, cost in zip(RATES, GRADIENTS, COSTS, strict=True):
         rates = {rate_of(function): rate}
@@ -63,7 +63,7 @@ def of_optax(name: str) -> tuple[dict[str, Any], Any]:
 
 
 def of_ours(name: str, rates: Any) -> tuple[dict[str, Any], Any]:
-    """The same by ours, with the rates as an argument of the program."""
+    """Parameters and state after a loop with our optimizer, which gets the rates as arguments."""
     optimizer, params = of_name(name), PARAMS
     state = optimizer.init(params)
     for i, (gradients, cost) in enumerate(zip(GRADIENTS, COSTS, strict=True)):

@@ -1,4 +1,4 @@
-"""Optimizers against Marian's formulas, written out in numpy."""
+"""Optimizers compared with Marian's formulas, written out in numpy."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_adam(decay: float) -> None:
 
 
 def test_adam_goes_on_with_the_moments_of_other_betas() -> None:
-    """As Marian does, whose denominators go on by the new betas."""
+    """As in Marian, the denominators are updated with the new betas."""
     p, g = np.float32([2.0, -1.0]), np.float32([0.3, 0.4])
     m = v = d1 = d2 = 0.0
     state = Adam(0.1).init(p)
@@ -95,7 +95,7 @@ def test_an_update_waits_for_nothing_and_moves_its_state_in_place(graph: Express
     norm = optimizer.update(graph)
     assert isinstance(norm, jax.Array) and norm.shape == () and f"{norm:.3f}" == "4.583"
     assert len(moments) == 3 and all(m.is_deleted() for m in moments)
-    np.testing.assert_array_equal(before, START)  # who holds old values keeps them
+    np.testing.assert_array_equal(before, START)  # old values stay valid for their holders
 
 
 def test_a_changed_learning_rate_compiles_nothing(graph: ExpressionGraph) -> None:
@@ -201,7 +201,7 @@ def test_a_saved_optimizer_goes_on(make, type_: str, again) -> None:
                 if not again:
                     optimizer.state = before.state
                 kept = np.array(p.val())
-                before.update(graph)  # on its own, from its own moments
+                before.update(graph)  # separately, with its own moments
                 p.set_value(kept)
                 assert before.state.steps == 3 and optimizer.state.steps == 2
             optimizer.update(graph)

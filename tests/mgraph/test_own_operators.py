@@ -1,4 +1,4 @@
-"""Operators of one's own: declarations, fields and rules, and the errors where one slips."""
+"""Operators of one's own: declarations, fields and rules, and the errors for mistakes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_wrong_rules_raise() -> None:
 
 def test_only_the_value_and_other_children_stretch_a_child() -> None:
     class Sums(NaryNodeOp):
-        """The sum of a product over its first axis: larger than the value are the children."""
+        """The sum of a product over its first axis: its children are larger than its value."""
 
         type = "sums"
         gradient: object
@@ -270,7 +270,7 @@ def test_a_node_of_several_outputs_is_no_operand(graph: ExpressionGraph) -> None
 
 
 def test_a_users_folder_may_begin_like_the_packages(tmp_path) -> None:
-    """A file beside the package called mgraph_tools.py is the user's."""
+    """A file mgraph_tools.py next to the package belongs to the user."""
     code = compile("place = user_frame()", f"{mgraph.__path__[0]}_tools.py", "exec")
     names = {"user_frame": user_frame}
     exec(code, names)
@@ -295,7 +295,7 @@ class Keeping(UnaryNodeOp):
 
 @pytest.mark.parametrize(("rule", "name"), [("forward_ops", "kept"), ("backward_ops", "rule")])
 def test_a_rule_that_keeps_a_value_is_an_error(rule: str, name: str) -> None:
-    """The next node would read it: all nodes with these fields have one operator."""
+    """The next node would read it, because all nodes with these fields share one operator."""
     graph = ExpressionGraph()
     x = graph.param("x", (2,), inits.ones())
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Partial shapes, and functions that are recorded for the sizes that they meet."""
+"""Partial shapes, and functions that are recorded for each size that they get."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def recorded(batch: int = 8) -> tuple[Function, dict[str, Any]]:
 
 
 def plain(p: dict[str, Any], x: Any, labels: Any) -> Any:
-    """The same by hand."""
+    """The same loss in plain JAX."""
     hidden = jnp.tanh(x @ p["W1"] + p["b1"])
     centred = hidden - hidden.mean(-1, keepdims=True)
     hidden = p["gain"] * centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-9)
@@ -224,7 +224,7 @@ close(found, slopes(total.values(), X))
 
 
 def test_gradients_are_divided_as_their_arrays_are() -> None:
-    """With axes of type ``Explicit``, where JAX asks how the product of two divided axes is divided."""
+    """With axes of type ``Explicit``, JAX must be told how the product of two divided axes is divided."""
     python(EXPLICIT, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
 
 

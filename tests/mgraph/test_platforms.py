@@ -1,4 +1,4 @@
-"""What depends on the platform or on the version of JAX: compiled on the version that is there."""
+"""What depends on the platform or on the version of JAX: compiled with the installed version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.optimized
 
 
 def step(x: Any) -> Any:
-    """A value that is kept apart, read by two."""
+    """A value that is kept apart and read twice."""
     y = kept_apart(0.5 * x + 0.4 * jnp.tanh(x))
     return y * jnp.cos(y) / (1 + jnp.mean(y * y))
 
@@ -69,7 +69,7 @@ def test_a_program_that_the_compiler_refuses_by_our_wishes_is_compiled_without(
 
 
 def test_programs_for_cpus_keep_values_no_longer_than_needed() -> None:
-    """Of a hidden layer at most two values at a time: its own, and a gradient."""
+    """At most two values of a hidden layer's size exist at a time: its own value, and a gradient."""
     x, a, b = jnp.ones((64, 16)), jnp.ones((16, 1024)), jnp.ones((1024, 16))
     gradient = jax.jit(jax.grad(lambda a, b: jnp.sum(jax.nn.relu(x @ a) @ b), (0, 1)))
     compiled = gradient.lower(a, b).compile(compiler_wishes("cpu"))

@@ -69,7 +69,7 @@ def run(build: Callable[[Node, float], Node], c: float, *, parts: bool = False) 
 
 
 def directly(build: Callable[[Node, float], Node], c: float) -> tuple[Any, Any]:
-    """The same with the number compiled in."""
+    """The value and the gradient when the number is compiled into the program."""
     graph = ExpressionGraph()
     x = graph.param("x", (3, 4), inits.normal())
     inner = build(x, c)
@@ -244,7 +244,7 @@ def test_the_checker_and_numbers() -> None:
 
 
 class Asking(Powered):
-    """Asks in its forward which number it is."""
+    """Its forward asks which number it is."""
 
     type = "asking"
 
@@ -253,7 +253,7 @@ class Asking(Powered):
 
 
 class AskingLate(Asking):
-    """Says its shape without its forward."""
+    """Gives its shape without its forward."""
 
     type = "asking late"
 

@@ -1,4 +1,4 @@
-"""Functions cloned, with other parameters, and in files that need no operators' code."""
+"""Functions that are cloned, get other parameters, or are saved in files that need no operator's code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 
 
 class SevenfoldNodeOp(UnaryNodeOp):
-    """A rule that is no derivative, so that it cannot be mistaken for JAX's."""
+    """Its rule is no derivative, so it cannot be mistaken for JAX's."""
 
     type = "sevenfold"
 

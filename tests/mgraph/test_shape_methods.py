@@ -32,11 +32,11 @@ def test_axes_and_sizes_that_do_not_fit() -> None:
             refused()
     for wrong in ("a", 1.0, None, [0]):
         for method in (shape.axis, shape.dim, shape.stride, lambda axis: shape.with_dim(axis, 2)):
-            with pytest.raises(ShapeError, match=r"an axis is a whole number, got "):
+            with pytest.raises(ShapeError, match=r"an axis must be a whole number, got "):
                 method(wrong)  # type: ignore[arg-type]
         with pytest.raises(ShapeError, match=r"expected a part of an axis such as Slice\(1, 3\), got "):
             shape.slice(wrong, 0)  # type: ignore[arg-type]
-        with pytest.raises(ShapeError, match="expected axes such as|an axis is a whole number"):
+        with pytest.raises(ShapeError, match="expected axes such as|an axis must be a whole number"):
             shape.from_axes(wrong if wrong != [0] else 0)  # type: ignore[arg-type]
 
 

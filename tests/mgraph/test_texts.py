@@ -1,4 +1,4 @@
-"""What objects and messages say: names, shapes, and what was meant by a misspelt name."""
+"""What objects and messages say: names, shapes, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_values_are_suggested(
 
 
 def test_python_can_suggest_attributes() -> None:
-    """Python's traceback adds ``Did you mean`` where an error names the object and the attribute."""
+    """Python's traceback adds ``Did you mean`` if an error names the object and the attribute."""
     x = ExpressionGraph().param("x", (1, 1), inits.ones())
     for owner, name in ((mgraph, "sinn"), (nmt, "Translater"), (x, "vall")):
         with pytest.raises(AttributeError) as raised:
@@ -74,7 +74,7 @@ def test_nothing_is_suggested_for_what_is_not_similar() -> None:
 
 
 def test_compiling_is_said_once() -> None:
-    """At level info in one line, before the first program; at level debug each program is named."""
+    """At level info, one line before the first program; at level debug, each program is named."""
     code = (
         "import logging, sys, mgraph\n"
         "logging.basicConfig(level='DEBUG', stream=sys.stdout, format='%(levelname)s %(message)s')\n"

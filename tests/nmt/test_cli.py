@@ -39,7 +39,7 @@ BATCHED = ["--mini-batch", "20", "--maxi-batch", "3", "--maxi-batch-sort", "src"
 
 
 class Files(NamedTuple):
-    """A model, a text, and the folder with what Marian made of them."""
+    """A model, a text, and the folder with Marian's results for them."""
 
     model: str
     vocabs: list[str]
@@ -188,7 +188,7 @@ def test_the_length_counts_the_end_of_sentence(mgraph, request) -> None:
 )
 def test_odd_lines_become_what_marian_makes_of_them(mgraph, request, name, reference, options) -> None:
     files = reference_files(name, request)
-    text = (DATA / "edges" / "edges.de").read_bytes().removesuffix(b"\n")  # an unended last line counts
+    text = (DATA / "edges" / "edges.de").read_bytes().removesuffix(b"\n")  # an unfinished last line counts
     command = ["decode", "-m", files.model, "-v", *files.vocabs, *options, "--quiet"]
     for batching in [], BATCHED:
         found = mgraph(*command, *batching, stdin=text).out
@@ -213,7 +213,7 @@ def test_python_gives_what_the_command_line_gives(mgraph) -> None:
     translator = nmt.Translator(models=MODELS["numbers"], vocabs=[VOCAB, VOCAB], **options)
     printed = mgraph("decode", *SMALL, *words, "--quiet", stdin=source).out
     lines = source.split(b"\n")[:-1]
-    # Line by line, as the command reads them: the sizes of products show in the last digits of scores.
+    # One by one, as the command reads lines: the sizes of products affect the last digits of scores.
     found = map(translator.format, translator.translations(lines))
     assert "\n".join(found) + "\n" == printed.decode()
     assert [t.texts for t in translator.translations(lines)] == [
@@ -270,7 +270,7 @@ def test_the_log_says_what_marian_says(mgraph, tmp_path) -> None:
 
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])
 def test_the_log_ends_with_the_error_that_ended_the_command(mgraph, tmp_path, quiet) -> None:
-    """As in Marian's log: who looks there for the reason finds it, and stderr says it once."""
+    """As in Marian's log: the reason can be found there, and stderr says it once."""
     damaged, log = tmp_path / "model.npz", tmp_path / "log"
     damaged.write_bytes(b"PK")
     options = ("-m", str(damaged), "-v", VOCAB, VOCAB, "--log", str(log))
@@ -310,7 +310,7 @@ def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> N
 
 def test_training_says_what_was_compiled_too(mgraph, monkeypatch, tmp_path: Path) -> None:
     def train(trainer: nmt.Trainer) -> None:
-        """In place of minutes of training: one program."""
+        """Run one program instead of training for minutes."""
         graph = ExpressionGraph()
         graph.param("x", (2, 17, 3), inits.ones()) * 2
         graph.backprop()
@@ -387,7 +387,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decode", *SMALL, "-m", "b.npz"], 1, "error: b.npz: No such file or directory"),
         (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
         (["decode", *SMALL, "-i", VOCAB, VOCAB], 2, "error: --input: 1 text(s) are needed (source), got 2"),
-        (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read once only"),
+        (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read only once"),
         (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment is soft, hard or a number"),
         (["decode", *SMALL, "-i", "no-such-file"], 1, "error: no-such-file: No such file or directory"),
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
@@ -408,7 +408,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
             2,
             "error: --alignment cannot go with --summary",
         ),
-        (["score", *SMALL, "-t", "-", "-"], 2, "error: --train-sets: standard input can be read once only"),
+        (["score", *SMALL, "-t", "-", "-"], 2, "error: --train-sets: standard input can be read only once"),
     ],
 )
 def test_errors_are_one_line(mgraph, words, code, reason) -> None:
@@ -563,7 +563,7 @@ def test_information_for_a_closed_pipe_or_a_full_disk_is_no_traceback(monkeypatc
 
 
 def redirected(words: str, redirections: str) -> subprocess.CompletedProcess[str]:
-    """What a process of Python's does whose streams the shell redirects."""
+    """The result of a Python process whose streams the shell redirects."""
     command = f"exec {shlex.quote(sys.executable)} {words} {redirections}"
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True)
 

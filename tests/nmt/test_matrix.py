@@ -1,4 +1,4 @@
-"""The matrix's small models: what real Marian made of each type and option, and what we make of it."""
+"""The matrix's small models: real Marian's results for each type and option, compared with ours."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ LIST = [
 @pytest.mark.sampled("transformer", "lm")
 def test_a_row_is_as_marians(row):
     found = check(row, DATA)
-    # Printed digits are what they are compared by; beyond the last one hardly anything is left.
+    # Printed digits are compared; beyond the last one, the results hardly differ.
     assert found.scores < 2e-5 and found.attention < 2e-6 and not found.ties
 
 
 @pytest.mark.thorough
 def test_the_decoder_agrees_with_the_scorer_unless_marians_does_not():
-    """A pre-norm model's translations score as they were found, but for what Marian finds."""
+    """The scorer confirms the scores of a pre-norm model's translations, except with ``--marian-exact``."""
     row = next(row for row in SMALL if row.name == "prenorm")
     given = (str(DATA / row.name / "model.npz"), marian.vocabs(row, DATA / "corpus"))
     lines = [line for line in (DATA / "corpus" / "test.english").read_text().splitlines() if line]

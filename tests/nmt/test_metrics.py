@@ -1,4 +1,4 @@
-"""``mgraph evaluate`` and ``mgraph embed``: what Marian prints, for metric and translation models."""
+"""``mgraph evaluate`` and ``mgraph embed`` print what Marian prints, for metric and translation models."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
         Embedder(NUMBERS, VOCAB, precision="int8")
     with pytest.raises(OptionError, match="only translation models have it"):
         Embedder(model("comet-qe"), VOCAB, compute_similarity=True)
-    with pytest.raises(UnsupportedOptionError, match="mgraph evaluate scores by metrics of the COMET family"):
+    with pytest.raises(UnsupportedOptionError, match="mgraph evaluate scores with metrics of the COMET"):
         load_model(model("comet"))
     assert (
         main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2

@@ -65,7 +65,7 @@ GERMAN_VALUES = {
 
 
 def read_german(word: str) -> int:
-    """Read a German number word by splitting it, the other way round from writing it."""
+    """Read a German number word by splitting it, the reverse of writing it."""
     for splitter, value in (("tausend", 1000), ("hundert", 100)):
         head, found, tail = word.partition(splitter)
         if found:

@@ -24,7 +24,7 @@ Script = Callable[..., None]
 
 @pytest.fixture
 def agrees(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Script:
-    """Run a script with the other import, and compare its output with that of the bindings."""
+    """Run a script with our import, and compare its output with that of Marian's bindings."""
 
     def run(name: str, *words: str) -> None:
         text = (FOLDER / f"{name}.py").read_text()
@@ -59,7 +59,7 @@ def test_training(agrees: Script, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_training_in_a_thread(tmp_path: Path) -> None:
-    """Where no signal can be handled."""
+    """No signal can be handled there."""
     texts = [tmp_path / name for name in ("text.en", "text.de")]
     for path, line in zip(texts, ("one", "eins"), strict=True):
         path.write_text(f"{line}\n")
@@ -92,7 +92,7 @@ def test_rows_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ArgumentError, match="row 2: expected a line or its texts, got 3"):
         evaluator.run(["three\tdrei", 3])  # type: ignore[list-item]
     for size in (-1, 1.5, "2"):
-        with pytest.raises(OptionError, match=f"batch_size is a whole number from 0, got {size!r}"):
+        with pytest.raises(OptionError, match=f"batch_size must be a whole number from 0, got {size!r}"):
             list(evaluator.evaluate(["three\tdrei"], batch_size=size))  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"row 1: expected 2 texts \(source, translation\), got 1"):
         evaluator.run([["three"]])
@@ -136,12 +136,12 @@ def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="did you mean --beam-size"):
         Translator(f"-m {MODEL} -v {VOCAB} {VOCAB} --beam 2")
     translator = Translator(f"-m {MODEL} -v {VOCAB} {VOCAB} --quiet")
-    with pytest.raises(OptionError, match="--vocabs counts only when a Translator is made"):
+    with pytest.raises(OptionError, match="--vocabs takes effect only when a Translator is made"):
         translator.translate("three", vocabs=[VOCAB])
     with pytest.raises(TypeError, match="did you mean beam_size"):
         translator.translate("three", beam=2)
     assert translator.translate([]) == []
     with pytest.raises(ArgumentError, match=r"expected a text or a list of lines, got None \(NoneType\)"):
         translator.translate(None)  # type: ignore[call-overload]
-    with pytest.raises(ArgumentError, match=r"a line is str or bytes, got 5 \(int\)"):
+    with pytest.raises(ArgumentError, match=r"a line must be str or bytes, got 5 \(int\)"):
         translator.translate([5])

@@ -1,4 +1,4 @@
-"""Training is as Marian's: costs of each update and parameters at the end, from the same start."""
+"""Training equals Marian's: the cost of each update and the parameters at the end, from the same start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LINES = [
 @pytest.mark.sampled("s2s-adam", "transformer-adam")
 def test_training_is_as_marians(row):
     found = check(row, DATA)
-    # The changes of the parameters are kept in float16.
+    # The changes of parameters are stored in float16.
     assert found.costs < 5e-6 and found.parameters < 2e-4
 
 

@@ -1,1 +1,1 @@
-"""Trainings by real Marian, update by update, and whether ours are the same."""
+"""Trainings by real Marian, update by update, compared with ours."""

@@ -45,7 +45,7 @@ def outcome(row: Row, folder: Path, may_refuse: bool) -> str:
 
 
 def main() -> int:
-    """Print a line for each row; 1 if one is not as Marian's."""
+    """Print a line for each row; return 1 if any differs from Marian's."""
     options = parser().parse_args()
     if options.make and not shutil.which("pymarian"):
         parser().error("--make needs the command pymarian, of `pip install pymarian`")

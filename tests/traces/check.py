@@ -1,4 +1,4 @@
-"""The rows of a folder against what we make of them."""
+"""Compares the rows of a folder with our own training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .row import Row
 
 
 def check(row: Row, folder: Path) -> Agreement:
-    """Train a row of a folder that ``make`` has made; Different if Marian's training went otherwise."""
+    """Train a row of a folder that ``make`` has made; raises Different if Marian's training differs."""
     folder = folder.resolve()
     own, start = folder / row.name, folder / "starts" / f"{row.start.name}.npz"
     with tempfile.TemporaryDirectory() as work:

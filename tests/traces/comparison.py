@@ -1,4 +1,4 @@
-"""Two traces side by side: numbers within a tolerance, all else the same."""
+"""Compares two traces: numbers within a tolerance, everything else the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .trace import changes
 COSTS, PARAMETERS = 1e-4, 2e-3
 NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e[-+]\d+)?")
 COST = re.compile(r"Cost (\S+)")
-# Attention cares for differences of its scores only, and a key's bias adds the same to all: what gradient it
-# has is rounding, which Adam blows up to whole steps.
+# Attention depends only on differences between its scores, and a key's bias adds the same to all of them: its
+# gradient is only rounding, which Adam amplifies to whole steps.
 WITHOUT_GRADIENT = "_bk"
 
 
@@ -24,8 +24,9 @@ WITHOUT_GRADIENT = "_bk"
 class Agreement:
     """How near two trainings are.
 
-    costs: the largest relative difference of the cost of an update. parameters: the L2 norm of the difference
-    of what is saved, relative to that of the parameters, without what has no gradient; all: with it.
+    costs: the largest relative difference between the costs of an update. parameters: the L2 norm of the
+    difference between the saved parameters, relative to that of the parameters, without those that have no
+    gradient; all: with them.
     """
 
     costs: float
@@ -37,9 +38,9 @@ class Agreement:
 
 
 def compare_lines(theirs: Sequence[str], ours: Sequence[str]) -> float:
-    """The largest relative difference of the costs; Different if there is another one.
+    """The largest relative difference between the costs; raises Different if the lines differ otherwise.
 
-    Other numbers may differ by as much, and by one unit of the last digit that is printed.
+    Other numbers may differ by as much, plus one unit of the last printed digit.
     """
     worst = 0.0
     for their, our in zip(theirs, ours, strict=False):
@@ -67,8 +68,8 @@ def compare_parameters(
 ) -> tuple[float, float]:
     """The relative difference of the parameters, without those that have no gradient and with them.
 
-    before: those at the start. moved: how far Marian moved them, of ``changes``. ours: those at the end.
-    Different if there are others, or if the first difference is above the tolerance.
+    before: the parameters at the start. moved: how far Marian moved them, from ``changes``. ours: ours at the
+    end. Raises Different if their sizes differ, or if the first difference is above the tolerance.
     """
     names = sorted(name for name in ours if not name.startswith("special:"))
     own = changes(before, ours, np.float32)

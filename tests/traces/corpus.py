@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..matrix.corpus import Sentence, alignment, sentence
 
-# Sentences of two lengths are sorted into batches of few shapes, and a program is compiled for each.
+# Sentences of two lengths make batches of few shapes, and a program is compiled for each shape.
 LINES, SHORT, LONG = 200, 6, 9
 EMPTY = {20: Sentence("", "", ""), 90: Sentence("the dog", "", "de hond"), 130: Sentence("", "das Haus", "")}
 # The columns of the tab-separated file.
@@ -15,8 +15,8 @@ COLUMNS = ("english", "german", "alignment", "sentence-weight")
 
 
 def lines() -> tuple[list[Sentence], list[str]]:
-    """The sentences and their alignments; every fifth is long. Most English ones end with a full stop, so
-    that source and target are not equally long."""
+    """The sentences and their alignments; every fifth is long. Most English ones end with a full stop, so the
+    source and the target are not equally long."""
     generator = random.Random(5)
     texts, links = [], []
     for number in range(LINES):

@@ -1,4 +1,4 @@
-"""Trainings drawn at random: a model that the matrix draws and training options that nobody combined yet."""
+"""Trainings drawn at random: a model that the matrix draws, and new combinations of training options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from ..matrix import draws
 from .row import Row, Start
 
-# One of each is drawn; an empty one leaves the option away.
+# One value of each tuple is drawn; an empty one omits the option.
 OPTIMIZERS = (
     "",
     "--optimizer-params 0.9 0.98 1e-9",
@@ -91,20 +91,20 @@ ALIGNMENTS = tuple(
         "--multi-loss-type mean",
     )
 )
-# Of recurrent models: Marian does not train the scales of a norm right behind embeddings that are fixed.
+# Only for recurrent models: Marian does not train the scales of a norm right after fixed embeddings.
 FIXED = ("--embedding-fix-src", "--embedding-fix-trg")
 GROUPS = (
     *(OPTIMIZERS, GRADIENTS, COSTS, SMOOTHING, BATCHES, DELAYS, ORDERS, LENGTHS, AVERAGES, RATES, REPORTS),
     *(WEIGHTS, VALIDATION),
 )
-# They amplify rounding: in one, clipping by 0.99966 instead of 1 changed a norm of Marian's own by 1 %.
+# These models amplify rounding: in one, clipping at 0.99966 instead of 1 changed Marian's own norm by 1 %.
 DEEP_LSTM = "(?=.*--layer-normalization)(?=.*--enc-cell lstm)(?=.*--enc-cell-depth [2-9])"
-# What Marian makes of the others depends on the padding of the batch, or on chance.
+# Marian's results for the other models depend on the padding of the batch, or on chance.
 UNSOUND = re.compile(rf"transformer-new|--enc-cell mgru|dropout|process(-emb|-top)? \w*r|{DEEP_LSTM}")
 
 
 def draw(count: int, seed: int) -> list[Row]:
-    """So many trainings, the same for the same seed; Marian may refuse some."""
+    """Draw ``count`` trainings, the same for the same seed; Marian may refuse some."""
     generator = random.Random(seed)
     return [_row(generator, f"random-{seed}-{number}") for number in range(count)]
 
@@ -123,7 +123,7 @@ def _row(generator: random.Random, name: str) -> Row:
 
 
 def _sound(generator: random.Random) -> str:
-    """An architecture without dropout that Marian trains alike whatever the padding and the rounding."""
+    """An architecture without dropout whose training in Marian depends on neither padding nor rounding."""
     while True:
         (drawn,) = draws.draw(1, generator.randrange(2**32))
         if not UNSOUND.search(drawn.options):

@@ -1,4 +1,4 @@
-"""The references by Marian: the text, the models to start from, and what it prints and saves of a row."""
+"""Makes Marian's references: the text, the models to start from, and what Marian prints and saves per row."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WORDS, PIECES, VECTOR = 24, 60, 8
 
 
 class MarianRefused(Exception):
-    """Marian ended with an error; the message is its own."""
+    """Marian ended with an error; the message is Marian's."""
 
 
 def marian(command: str, *arguments: str, folder: Path, stdin: Path | None = None) -> tuple[str, str]:
-    """Run ``pymarian COMMAND`` in a folder; what it prints, and its log."""
+    """Run ``pymarian COMMAND`` in a folder; return what it prints, and its log."""
     with open(stdin or os.devnull, "rb") as given:
         done = subprocess.run(
             ["pymarian", command, *arguments],
@@ -83,7 +83,7 @@ def make_text(folder: Path) -> None:
 
 
 def make_start(start: Start, texts: Path, path: Path) -> None:
-    """Train a model a little, so that nothing in it is zero or one; it is saved without what it lacks."""
+    """Train a model briefly, so that nothing in it is zero or one; save it without what a start lacks."""
     sets = [f"train.{stream}" for stream in start.streams]
     options = shlex.split(merged(f"{FIRST_UPDATES} {QUIET} {start.options}"))
     work = path.with_suffix("")
@@ -96,7 +96,7 @@ def make_start(start: Start, texts: Path, path: Path) -> None:
 
 
 def train(row: Row, texts: Path, start: Path, work: Path, *more: str) -> tuple[list[str], Path]:
-    """Train a row in a folder of its own; the lines of its updates, and the model."""
+    """Train a row in its own folder; return the lines of its updates, and the model."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     model = work / "model.npz"
@@ -110,7 +110,7 @@ def train(row: Row, texts: Path, start: Path, work: Path, *more: str) -> tuple[l
 def make(folder: Path, rows: Iterable[Row]) -> None:
     """Make these rows, with the text and the models that they start from.
 
-    Of a row that Marian refuses, its reason is kept: ROW/refused.txt.
+    If Marian refuses a row, ROW/refused.txt gets the reason.
     """
     make_text(folder / "text")
     made = set[Start]()

@@ -1,4 +1,4 @@
-"""What we make of a row: our trainer with Marian's command line."""
+"""Trains a row with our trainer and Marian's command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def _said() -> Iterator[list[str]]:
-    """The lines that the trainer logs meanwhile."""
+    """The lines that the trainer logs inside the block."""
     logger, handler = logging.getLogger("nmt"), _Lines()
     before = logger.level
     logger.addHandler(handler)
@@ -44,10 +44,10 @@ def _said() -> Iterator[list[str]]:
 def train(
     arguments: Sequence[str], texts: Path, start: Path, work: Path, more: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Train with a command line; the lines of its updates, and the parameters that are saved.
+    """Train with a command line; return the lines of its updates, and the saved parameters.
 
-    arguments: all but the model. texts: the folder of the text. start: the model to start from. work: where
-    the model is put. more: further arguments.
+    arguments: all except the model. texts: the folder of the text. start: the model to start from. work: the
+    folder for the model. more: further arguments.
     """
     model = work / "model.npz"
     given = ["--model", str(model), "--pretrained-model", str(start), "--marian-exact"]

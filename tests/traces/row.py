@@ -1,4 +1,4 @@
-"""A training to be repeated: from which model, and with which options."""
+"""A training to be repeated: the model it starts from, and its options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Start(NamedTuple):
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """How the names of the parameters end that are left out of it, so that training must make them."""
+        """The endings of parameter names that are left out of the model, so that training must make them."""
         return ("_Wemb",) if "no-embeddings" in self.name else ()
 
     @property
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """The command line but for the model, relative to the folder of the text."""
+        """The command line without the model, relative to the folder of the text."""
         start, options = self.start, self.options
         sets = ["train.tsv"] if "--tsv" in options else [f"train.{stream}" for stream in start.streams]
         given = f"--train-sets {shlex.join(sets)} --vocabs {shlex.join(start.vocabs)}"
@@ -64,13 +64,13 @@ class Row(NamedTuple):
 
 
 def value(options: str, name: str) -> str:
-    """The value of an option in a string of options; empty if it is not there."""
+    """The value of an option in a string of options; empty if the string does not have it."""
     words = options.split()
     return words[words.index(name) + 1] if name in words else ""
 
 
 def entries(lines: str) -> list[tuple[str, str]]:
-    """One entry a line: a name, a colon, and what it is; a line that begins with "--" goes on."""
+    """One entry per line: a name, a colon, and its text; a line that begins with "--" continues the entry."""
     found: list[tuple[str, str]] = []
     for line in map(str.strip, lines.strip().splitlines()):
         if line.startswith("--"):

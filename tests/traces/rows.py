@@ -10,7 +10,7 @@ TRANSFORMER = "--dim-emb 8 --transformer-heads 2 --transformer-dim-ffn 12"
 PRENORM = "--transformer-preprocess n --transformer-postprocess da --transformer-postprocess-top n"
 SSRU = "--transformer-decoder-autoreg rnn --dec-cell ssru"
 AVERAGE = "--transformer-decoder-autoreg average-attention --transformer-dim-aan 12"
-# What Marian makes of encoders of MGRU cells and of `transformer-new` depends on the padding of a batch.
+# Marian's results for encoders of MGRU cells and for `transformer-new` depend on the padding of a batch.
 ONE = "--mini-batch 1 --maxi-batch 1 --optimizer sgd --learn-rate 0.02"
 
 STARTS = {
@@ -48,7 +48,7 @@ STARTS = {
 
 
 def _table(common: str, lines: str) -> tuple[Row, ...]:
-    """One row a line: its name, that of the model it starts from, and options beyond the common ones."""
+    """One row per line: its name, the name of its start model, and options in addition to the common ones."""
     rows = ((name, *text.partition(" ")[::2]) for name, text in entries(lines))
     return tuple(Row(name, STARTS[start], f"{common} {options}") for name, start, options in rows)
 
@@ -127,7 +127,7 @@ ROWS = _table(
     """,
 )
 
-# The rows of the tests: all batches of one have the same shape, so that one program is compiled.
+# The rows of the tests: all batches of a row have the same shape, so that one program is compiled.
 SMALL = _table(
     "--mini-batch 20 --maxi-batch 1 --after-batches 25",
     """

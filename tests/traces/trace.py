@@ -1,4 +1,4 @@
-"""What is kept of a training: the lines of its updates without times, and how far the parameters moved."""
+"""What is stored of a training: the lines of its updates without times, and how far the parameters moved."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def changes(
 ) -> np.ndarray:
     """How far all parameters moved: one vector, in the order of their names.
 
-    What was not there ``before`` moved from zero. The error of float16 is a twentieth of a percent of a
-    change; parameters are compared to a fifth of one.
+    Parameters that did not exist ``before`` moved from zero. The error of float16 is a twentieth of a percent
+    of a change; parameters are compared to a fifth of a percent.
     """
     names = sorted(name for name in after if not name.startswith("special:"))
     return np.concatenate([(after[name] - before.get(name, 0)).ravel() for name in names]).astype(kind)

@@ -1,1 +1,1 @@
-"""Trials of training that take processes of their own."""
+"""Trials of training that need separate processes."""

@@ -1,7 +1,7 @@
 """``python -m tests.trials.dropout FOLDER CORPUS``: train with dropout from Marian's start, as Marian does.
 
-Random numbers differ, so what is compared is the validation cross-entropy per word after the same number of
-updates, of several seeds: ours is to be within 1 % of Marian's. Needs the command pymarian.
+Random numbers differ, so the trial compares the validation cross-entropy per word after the same number of
+updates, over several seeds: ours should be within 1 % of Marian's. Needs the command pymarian.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VALUE = re.compile(r"ce-mean-words : ([\d.]+) :")
 
 
 def arguments(corpus: Path, seed: int) -> list[str]:
-    """The options of a training with this seed, but for the model."""
+    """The options of a training with this seed, without the model."""
     train, dev, vocab = corpus / "train", corpus / "dev", corpus / "v.joint.yml"
     data = f"--train-sets {train}.de {train}.en --valid-sets {dev}.de {dev}.en --vocabs {vocab} {vocab}"
     validation = f"--valid-metrics ce-mean-words --valid-freq {UPDATES} --valid-max-length 60"
@@ -40,7 +40,7 @@ def arguments(corpus: Path, seed: int) -> list[str]:
 
 
 def start(folder: Path, corpus: Path) -> Path:
-    """A model as Marian begins it."""
+    """A model as Marian initializes it."""
     path = folder / "start.npz"
     if not path.exists():
         first = ["--after-batches", "1", "--learn-rate", "0", "--seed", "11"]
@@ -60,14 +60,14 @@ def without(words: list[str], names: set[str]) -> Iterator[str]:
 
 
 def marians(words: list[str], model: Path, begin: Path) -> float:
-    """What Marian's training ends with."""
+    """The last validation value of Marian's training."""
     given = ["--model", str(model), "--pretrained-model", str(begin)]
     _, log = marian("train", *given, *words, folder=model.parent)
     return float(VALUE.findall(log)[-1])
 
 
 def own(words: list[str], model: Path, begin: Path, *more: str) -> float:
-    """What ours does."""
+    """The last validation value of our training."""
     log = model.with_suffix(".json")
     log.unlink(missing_ok=True)
     given = ["--model", str(model), "--pretrained-model", str(begin), "--log-json", str(log), "--no-reload"]

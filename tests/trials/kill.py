@@ -1,6 +1,6 @@
-"""``python -m tests.trials.kill FOLDER``: kill training at random moments and go on.
+"""``python -m tests.trials.kill FOLDER``: kill training at random moments and resume it.
 
-What is saved in the end is compared with what a training saves that nobody killed.
+The files saved at the end are compared with those of a training that was never killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.helpers.places import DATA, ROOT
 
 TEXT = DATA / "traces" / "text"
 UPDATES = 100
-# All that has a state is on: shuffling, dropout, moments, smoothing, decay, validation.
+# Everything that has a state is on: shuffling, dropout, moments, smoothing, decay, validation.
 OPTIONS = f"""
 --model model.npz --type transformer --dim-emb 8 --transformer-heads 2 --transformer-dim-ffn 12
 --mini-batch 20 --maxi-batch 3 --maxi-batch-sort none --transformer-dropout 0.1
@@ -36,13 +36,13 @@ OPTAX = """
 --optimizer optax.adafactor --optax-params min_dim_size_to_factor=8 momentum=0.9
 --lr-schedule optax.cosine_decay_schedule --lr-schedule-params init_value=0.01 decay_steps=100
 """
-"""Optimizer and schedule."""
+"""An optimizer and a schedule of optax."""
 UPDATE = re.compile(r"Ep\. \d+ : Up\. (\d+) : Sen")
 KILLS = 7
 
 
 def command(text: Path = TEXT, optimizer: str = MARIANS) -> list[str]:
-    """The command that trains in the folder it is run in."""
+    """The command that trains in the current folder."""
     files = [str(text / f"train.{name}") for name in ("english", "german")]
     vocabs = [str(text / f"{name}.yml") for name in ("english", "german")]
     sets = ["--train-sets", *files, "--vocabs", *vocabs, "--valid-sets", *files]
@@ -52,10 +52,10 @@ def command(text: Path = TEXT, optimizer: str = MARIANS) -> list[str]:
 def train(
     folder: Path, cache: Path, update: int | None = None, delay: float = 0.0, optimizer: str = MARIANS
 ) -> bool:
-    """Train in a folder, or go on, and kill that so many seconds after an update was shown.
+    """Train in a folder, or resume there, and kill the process ``delay`` seconds after an update was shown.
 
-    cache: where compiled programs are kept for the next process. update: None to let training end; 0 for when
-    it begins. Returns whether it ended by itself. Raises RuntimeError if it fails.
+    cache: where compiled programs are kept for the next process. update: None to let training end; 0 for the
+    moment it begins. Returns whether it ended by itself. Raises RuntimeError if it fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
@@ -85,7 +85,7 @@ def train(
 
 
 def _shown(log: str) -> int:
-    """The last update that a log shows; 0 if training has begun, -1 before."""
+    """The last update that a log shows; 0 if training has only begun, -1 before that."""
     updates = UPDATE.findall(log)
     return int(updates[-1]) if updates else 0 if "Training started" in log else -1
 
@@ -97,22 +97,22 @@ def _read(path: Path, start: int) -> str:
 
 
 def saved(folder: Path) -> dict[str, bytes]:
-    """All files that training left, by name, but for the log."""
+    """All files that training left, by name, except the log."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != "log"}
 
 
 def compare(whole: Mapping[str, bytes], killed: Mapping[str, bytes]) -> None:
-    """Different unless both have the same files, byte for byte."""
+    """Raise Different unless both have the same files, byte for byte."""
     differ = [name for name in sorted({*whole, *killed}) if whole.get(name) != killed.get(name)]
     if differ:
         raise Different(f"not the same after kills: {', '.join(differ)}")
 
 
 def trial(folder: Path, kills: int, seed: int = 1, optimizer: str = MARIANS) -> int:
-    """Kill trainings so many times in all, each at most seven times; the number of trainings.
+    """Kill trainings ``kills`` times in all, each at most seven times; return the number of trainings.
 
-    Different if one of them saved other files than one that nobody killed. The updates at which it is killed
-    are drawn, and so is how far in what follows them, which often is a checkpoint being written.
+    Raises Different if one of them saved other files than a training that was never killed. The updates at
+    which it is killed are drawn, and so is the delay after them: often a checkpoint is just being written.
     """
     generator = random.Random(seed)
     shutil.rmtree(folder, ignore_errors=True)
@@ -130,7 +130,7 @@ def trial(folder: Path, kills: int, seed: int = 1, optimizer: str = MARIANS) -> 
 
 
 def main() -> int:
-    """Print what came of it; 1 if the files differ."""
+    """Print the result; return 1 if the files differ."""
     top = argparse.ArgumentParser(prog="python -m tests.trials.kill", description=__doc__)
     top.add_argument("folder", type=Path, help="where to train; emptied first")
     top.add_argument("--kills", type=int, default=20, help="how often to kill (default: 20)")

@@ -35,7 +35,7 @@ def start(parameters: Mapping[str, Any]) -> State:
 def step_of(
     loss: Callable[[Arrays, Batch], jax.Array], learning_rate: float
 ) -> Callable[[State, Batch], tuple[State, jax.Array]]:
-    """The compiled step: forward, backward, clipping, Adam; the state's buffers are written over."""
+    """The compiled step: forward, backward, clipping, Adam; the state's buffers are overwritten."""
 
     @partial(jax.jit, donate_argnums=0)
     def step(state: State, batch: Batch) -> tuple[State, jax.Array]:

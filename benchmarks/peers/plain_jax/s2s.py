@@ -1,7 +1,7 @@
-"""A recurrent model's training step in plain JAX: Marian's ``s2s``, written as one does without an engine.
+"""A recurrent model's training step in plain JAX: Marian's ``s2s``, as one writes it without an engine.
 
 Bidirectional encoder, conditional decoder with attention, GRU or LSTM cells, any depths; no dropout, no
-layer normalization. Parameters have Marian's names, so that those of a model here can be given.
+layer normalization. Parameters have Marian's names, so those of a model here can be passed in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOWEST = float(jnp.finfo(jnp.float32).min) / 2
 
 Carry = tuple[jax.Array, ...]
 Cell = Callable[..., Carry]
-"""``(state, mapped input, mask)`` to the next state, output first; without input 0, without mask None."""
+"""From ``(state, mapped input, mask)`` to the next state, output first; no input is 0, no mask is None."""
 
 
 def loss(options: ModelOptions, label_smoothing: float, p: Arrays, batch: Batch) -> jax.Array:
@@ -71,7 +71,7 @@ def _decoded(
     context: jax.Array,
     mask: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """The top layer's states and what was attended to, ``(time, batch, features)`` both."""
+    """The top layer's states and the attended contexts, both ``(time, batch, features)``."""
     kind = options.dec_cell
     names = [f"decoder_cell{i}" for i in range(1, options.dec_cell_base_depth + 1)]
     cells = [CELLS[kind](p, name, name != "decoder_cell1") for name in names]
@@ -105,7 +105,7 @@ def _layer(
     mask: jax.Array | None = None,
     reverse: bool = False,
 ) -> jax.Array:
-    """Cells one after another in each step, of which the first has an input; their last one's outputs."""
+    """Cells one after another in each step, of which only the first has an input; the last one's outputs."""
     cells = [CELLS[kind](p, name, False) for name in names]
 
     def step(state: Carry, slices: tuple[jax.Array, Any]) -> tuple[Carry, jax.Array]:

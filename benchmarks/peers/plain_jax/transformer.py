@@ -1,7 +1,7 @@
-"""A transformer's training step in plain JAX: Marian's model, written as one writes it without an engine.
+"""A transformer's training step in plain JAX: Marian's model, as one writes it without an engine.
 
 Post-norm (``transformer-postprocess dan``), sinusoids, relu or swish, no dropout; Adam with Marian's
-defaults and clipping by the norm. Parameters have Marian's names, so that those of a model here can be given.
+defaults and clipping by the norm. Parameters have Marian's names, so those of a model here can be passed in.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _fed_forward(options: ModelOptions, p: Arrays, name: str, x: jax.Array) -> j
 
 
 def _affine(p: Arrays, weight: str, bias: str, x: jax.Array) -> jax.Array:
-    """``x W + b`` as a product of matrices, whose gradients are some too: XLA copies less."""
+    """``x W + b`` as a product of matrices, whose gradients are such products too: XLA copies less."""
     y = x.reshape(-1, x.shape[-1]) @ p[weight] + p[bias]
     return y.reshape(*x.shape[:-1], y.shape[-1])
 

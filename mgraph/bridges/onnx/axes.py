@@ -67,12 +67,12 @@ class OpenAxes:
         return Size(rest, tuple(axes))
 
     def number(self, value: float, where: str) -> int | None:
-        """The multiple of an open size that the number ``value`` is, or, if it is below 1, that it is 1 over;
+        """The multiple of an open size that ``value`` is or, if it is below 1, that it is the reciprocal of;
         ``None`` for a number that has nothing to do with open sizes.
 
-        Small sizes are left out: any number could come from them. ``BridgeError``, with the line ``where`` it
-        is used, for one less than an open size, a root or logarithm of one, and for a size that is no prime,
-        which could be an ordinary number.
+        Small sizes are left out: any number could come from them. ``BridgeError``, which names the line
+        ``where`` the number is used, for one less than an open size, for its root or logarithm, and for a
+        size that is no prime, which could be an ordinary number.
         """
         if not value or not math.isfinite(value):
             return None
@@ -105,7 +105,7 @@ class OpenAxes:
 
 
 def _whole(amount: float, error: float) -> int | None:
-    """The whole number that ``amount`` is but for its relative error; ``None`` if any could be."""
+    """The whole number that ``amount`` is, within its relative error; ``None`` if no or any number fits."""
     if amount >= 1 << 31 or error * amount > 0.25 or abs(amount - round(amount)) > error * amount:
         return None
     return round(amount)
@@ -116,7 +116,7 @@ def _is_prime(number: int) -> bool:
 
 
 def distinct_primes(count: int, known: Iterable[int], start: int = 1999) -> list[int]:
-    """``count`` primes from ``start`` on that divide none of the ``known`` sizes and are near none."""
+    """``count`` primes from ``start`` on that divide none of the ``known`` sizes and are not close to any."""
     known = set(known)
     found: list[int] = []
     number = start

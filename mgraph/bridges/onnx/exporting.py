@@ -43,24 +43,24 @@ def export_onnx(
 
     ``inputs`` are leaves, as for ``graph.function``; parameters, under their names, and constants become
     initializers with their present values. Outputs are named by the mapping, by their nodes' names, or
-    ``output0`` and so on. Element types are kept; loops of ``scan`` become ONNX loops of ``Scan``.
+    ``output0`` and so on. Element types are kept; loops of ``scan`` become ONNX ``Scan`` loops.
 
     ``axes`` names sizes to leave open: ``{"batch": 1999, "length": 2003}`` for a graph that was recorded with
     these sizes, which must be unique, preferably large primes. Products of open sizes may occur, sums may
     not; slices take elements at the beginning or at the end. A number that is a multiple of an open prime, or
-    1 over one, as in means, follows the size; its root, its logarithm and the number before it are refused;
-    others that were computed from a size outside of the graph stay what they are. An open axis that no input
-    has becomes an input of its own, an int64 scalar. A constant with an open axis is cut to its first
-    entries, as positions and masks need, so the recorded size is the largest possible; a constant of one
-    number may have any size.
+    1 over such a multiple, as in means, follows the size. A prime's root, its logarithm and the number before
+    it are refused; other numbers that were computed from a size outside the graph stay as they are. An open
+    axis that no input has becomes an input itself, an int64 scalar. A constant with an open axis is cut to
+    its first entries, as positions and masks need, so the recorded size is the largest possible; a constant
+    that repeats one number may have any size.
 
-    A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx: ``pip
+    A model beyond 1.9 GB keeps its initializers in ``{path}.data`` next to it. Needs the package onnx: ``pip
     install 'mgraph-jax[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
-    and for operators that can be written neither directly nor by the primitives of their forward;
+    and for operators that can be written neither directly nor as the primitives of their forward;
     ``BridgeError`` for sizes that cannot be open, and for element types that ONNX does not compute with, as
-    in sums of truth values. An index out of range, which gives NaN here, is an error in ONNX; a row of -inf
-    alone, such as attention to nothing but masked keys, gives NaN there, where softmax gives zeros here, and
-    cross entropy inf.
+    in sums of truth values. An index out of range gives NaN here and is an error in ONNX. For a row that
+    holds only -inf, such as attention to masked keys only, softmax gives zeros and cross entropy inf here;
+    ONNX gives NaN.
     """
     if not isinstance(graph, ExpressionGraph):
         raise ArgumentError(f"export_onnx: expected a graph, got {described(graph)}{here()}")
@@ -85,7 +85,7 @@ def check_onnx(opset: int) -> None:
 
 
 def is_large(model: Any) -> bool:
-    """Whether the constants of a model are more than a file of its own holds, so that another has them."""
+    """Whether a model's constants are too large for one file, so that a second file holds them."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer) > EXTERNAL
 
 
@@ -101,8 +101,8 @@ def _save(model: Any, path: str) -> None:
 
 
 def _check(model: Any) -> None:
-    """``BridgeError`` for a model that ONNX does not allow. Its large constants are checked as inputs: ONNX
-    checks no more than 2 GiB in memory."""
+    """``BridgeError`` for a model that ONNX does not allow. Its large constants are checked as inputs,
+    because ONNX checks at most 2 GiB in memory."""
     onnx = extra("onnx")
     tensors = model.graph.initializer
     large = [t for t in tensors if len(t.raw_data) > CHECKED]
@@ -127,7 +127,7 @@ class _Export:
     def __init__(self, graph: ExpressionGraph, outputs: Any, inputs: Any, axes: Mapping[str, int]) -> None:
         self.outputs = _named_outputs(outputs)
         inputs = [inputs] if isinstance(inputs, Node) else inputs
-        # Checks inputs and outputs, with the messages that users know from graph.function.
+        # graph.function checks inputs and outputs, with messages that users know.
         function = graph.function(list(self.outputs.values()), inputs)
         named = inputs if isinstance(inputs, Mapping) else dict(zip(function.inputs, inputs, strict=True))
         self.inputs: dict[str, Node] = {name: node.current() for name, node in named.items()}

@@ -33,15 +33,15 @@ def import_onnx(
     """The ONNX model ``path`` as a part of ``graph``: its outputs by name, as nodes.
 
     ``inputs`` are nodes in the order of the model's inputs, or by name; their sizes are those of the graph,
-    open axes included. An input that shapes depend on may be a number or an array instead. Initializers
-    become parameters under their names: those that ``export_onnx`` wrote as such, in other files all of
-    floating point that have an axis; the others become constants. 64-bit integers are read as 32-bit ones.
-    The gradient is that of the operators; what ``stop_gradient`` or a frozen node kept from it is not in
-    the file.
+    including open axes. An input that shapes depend on may be a number or an array instead. Initializers that
+    ``export_onnx`` wrote as parameters become parameters under their names; in other files, so do all
+    floating point initializers that have an axis. The rest become constants. 64-bit integers are read as
+    32-bit ones. Gradients are those of the operators: the file does not say where ``stop_gradient`` or a
+    frozen node held them back.
 
     Needs the package onnx: ``pip install 'mgraph-jax[onnx]'``. ``BridgeError`` for a file that is not a valid
     model of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
-    value; ``UnsupportedOperatorError`` for an operation without a counterpart, by name.
+    value; ``UnsupportedOperatorError``, with the name, for an operation without a counterpart.
     """
     if not isinstance(graph, ExpressionGraph):
         raise ArgumentError(f"import_onnx: expected a graph, got {described(graph)}{here()}")
@@ -50,7 +50,7 @@ def import_onnx(
     opset = opsets.get("", opsets.get("ai.onnx", 0))
     if opset < OLDEST:
         raise BridgeError(
-            f"import_onnx: {path} is of operator set {opset}; {OLDEST} is the oldest that is read"
+            f"import_onnx: {path} uses operator set {opset}; the oldest supported one is {OLDEST}"
         )
     reader = Reader(graph, {**VALUES, **PLACES}, opset)
     listed = {p.key: p.value for p in model.metadata_props}.get(PARAMETERS)
@@ -72,7 +72,7 @@ def _names(listed: str, path: str | os.PathLike[str]) -> set[str]:
     try:
         return set(json.loads(listed))
     except (ValueError, TypeError, RecursionError) as error:
-        raise BridgeError(f"import_onnx: {path}: {PARAMETERS}: no list of names: {error}") from None
+        raise BridgeError(f"import_onnx: {path}: {PARAMETERS}: expected a list of names: {error}") from None
 
 
 def _loaded(path: str) -> Any:
@@ -82,8 +82,8 @@ def _loaded(path: str) -> Any:
         onnx.checker.check_model(path if is_large(model) else model)
     except OSError:
         raise
-    except Exception as e:  # protobuf and the checker raise errors of their own
-        raise BridgeError(f"import_onnx: {path} is no valid ONNX model: {str(e).strip()[:500]}") from None
+    except Exception as e:  # protobuf and the checker raise their own errors
+        raise BridgeError(f"import_onnx: {path} is not a valid ONNX model: {str(e).strip()[:500]}") from None
     return model
 
 

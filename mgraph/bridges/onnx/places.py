@@ -39,7 +39,7 @@ def _(w: Writer, o: Operation, x: Name) -> Name:
 
 
 def _bounds(w: Writer, o: Operation) -> tuple[Name, Name]:
-    """Where a slice begins and ends; in an open axis from whichever end is near."""
+    """Where a slice begins and ends; in an open axis, counted from the nearer end."""
     s = o.operator
     size = o.specs[0].shape[s.axis]
     past = int(np.iinfo(np.int64).max) if s.end == size else None
@@ -143,7 +143,7 @@ def _(w: Writer, o: Operation, indices: Name) -> Name:
 
 @rule_for(RULES, regions.ReplaceSliceNodeOp)
 def _(w: Writer, o: Operation, x: Name, value: Name) -> Name:
-    """Over all elements in a row, of which the region is a set of positions."""
+    """Writes to the flattened array, in which the region is a set of positions."""
     sizes = o.specs[0].shape
     if w.axes.is_open(sizes):
         raise o.refuse("its positions are not known with open axes")

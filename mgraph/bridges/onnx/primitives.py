@@ -21,7 +21,7 @@ _LOGIC = {"and": "And", "or": "Or", "not": "Not", "xor": "Xor"}
 
 
 def primitive_rule(operator: Any) -> Rule | None:
-    """The rule that writes a node of a primitive; ``None`` without one."""
+    """The rule that writes a primitive's node; ``None`` if there is none."""
     return PRIMITIVES.get(operator.type) if isinstance(operator, PrimitiveNodeOp) else None
 
 
@@ -100,7 +100,7 @@ def _pad(w: Writer, o: Operation, x: Name, value: Name) -> Name:
 
 
 def _spread(w: Writer, x: Name, value: Name, sizes: list[int], axis: int, inner: int) -> Name:
-    """``x`` with ``inner`` values between any two elements along an axis."""
+    """``x`` with ``inner`` copies of ``value`` between adjacent elements along an axis."""
     rank, after = len(sizes), axis + 1
     apart = w.op("Unsqueeze", x, w.ints(after))
     pads = [0] * (2 * rank + 2)

@@ -1,4 +1,4 @@
-"""Rules that read ONNX operations that move, select and overwrite elements, and loops."""
+"""Rules for reading loops, and ONNX operations that move, select and overwrite elements."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _slice(
 def _part(o: ReadOperation, x: Node, axis: int, begin: int, end: int, stride: int) -> Node:
     positions = range(x.shape[axis])[begin:end:stride]
     if stride < 0:
-        begin = max(begin, -x.shape[axis])  # from before the first element: from the first
+        begin = max(begin, -x.shape[axis])  # a begin before the first element means the first
         index = (*[slice(None)] * axis, slice(begin, end if end >= -x.shape[axis] else None, stride))
         return o.jax(lambda v: v[index], x)
     if not positions:
@@ -209,4 +209,4 @@ PLACES: dict[str, ReadRule] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""The rules by the name of the operation."""
+"""The rules by the operation's name."""

@@ -1,4 +1,4 @@
-"""Rules that read ONNX operations that compute."""
+"""Rules for reading ONNX operations that compute."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _cast(o: ReadOperation, x: Value) -> Node:
 
 
 def _reduction(operator: Callable[[Node, int], Node]) -> ReadRule:
-    """A reduction along one axis or several, one after the other."""
+    """A reduction along one or several axes, one after the other."""
 
     def rule(o: ReadOperation, x: Value, given: Value = None) -> Node:
         y = node = o.node(x)
@@ -295,4 +295,4 @@ VALUES: dict[str, ReadRule] = {
         for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh")
     },
 }
-"""The rules by the name of the operation."""
+"""The rules by the operation's name."""

@@ -19,12 +19,12 @@ from ..jaxpr import from_jax
 from .extras import extra
 
 Value = Any
-"""A node, or a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""
+"""A node, a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""
 
 MAX_FOLDED = 1 << 22
 """The most elements that folding an operation may produce: a short file can ask for any number."""
 MAX_SIZES = 64
-"""The most elements of an array that is taken for a shape."""
+"""The most elements that an array may have to be taken for a shape."""
 
 ReadRule = Callable[..., Any]
 
@@ -49,7 +49,7 @@ class Reader:
         return Reader(self.graph, self.rules, self.opset, ChainMap({}, self.values))
 
     def run(self, operations: Any) -> None:
-        """Read operations in their order."""
+        """Read operations in order."""
         for source in operations:
             inputs = [self.values[name] if name else None for name in source.input]
             results = self._results(ReadOperation(self, source), inputs)
@@ -104,7 +104,7 @@ class ReadOperation:
         return any(isinstance(v, self.reader.onnx.GraphProto) for v in self.attributes.values())
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute; texts as ``str``."""
+        """An attribute; bytes as ``str``."""
         value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
@@ -156,13 +156,13 @@ class ReadOperation:
         self._check_sizes(model, given)
         try:
             results = iter(reference.ReferenceEvaluator(model).run(None, given))
-        except Exception:  # of whatever kind: GatherElements along axis -1 is a ValueError
+        except Exception:  # any class: GatherElements along axis -1 raises ValueError
             return None
         return [np.asarray(next(results)) if name else None for name in self.source.output]
 
     def _check_sizes(self, model: Any, given: Mapping[str, np.ndarray]) -> None:
-        """``BridgeError`` if ``model``, this operation alone, produces more elements than ``MAX_FOLDED`` and
-        than its largest input."""
+        """``BridgeError`` if ``model``, which has this operation alone, produces more elements than both
+        ``MAX_FOLDED`` and its largest input."""
         onnx, inference = self.reader.onnx, extra("onnx.shape_inference")
         told = onnx.ModelProto()
         told.CopyFrom(model)

@@ -31,7 +31,7 @@ _VALUES_ALONE = {**PRIMITIVES, **WITHOUT_RULES}
 
 
 def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
-    """A constant; one with open axes is cut, when the model runs, to the sizes they have then."""
+    """Write a constant; the model cuts open axes to their actual sizes when it runs."""
     stem = node.name if node.name != "none" else f"const_{node.id}"
     opened = [(axis, w.axes.size(n)) for axis, n in enumerate(value.shape) if w.axes.size(n).axes]
     if value.size and (value == value.flat[0]).all():
@@ -54,8 +54,8 @@ def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
 def write_rows(
     w: Writer, structure: Structure, leaves: Sequence[Name], where: Callable[[int], str]
 ) -> list[Any]:
-    """Write a structure; the names of the values of all rows. ``leaves`` are those of the input rows,
-    ``where`` tells the user's line of a row."""
+    """Write a structure; returns the names of the values of all rows. ``leaves`` are the names of the input
+    rows' values, ``where`` gives the user's line for a row."""
     values: list[Any] = []
     specs: list[Specs] = []
     inputs = iter(leaves)
@@ -88,7 +88,7 @@ def _write(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
 
 
 def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
-    """An operator without a rule, written by the primitives of its forward."""
+    """Write an operator without a rule as the primitives of its forward."""
     operator = operation.operator
     keeps_primitives = isinstance(operator, PrimitiveNodeOp | ControlFlowNodeOp)
     if keeps_primitives or any(isinstance(spec, tuple) for spec in operation.specs):
@@ -110,7 +110,7 @@ def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> An
 
 
 def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
-    """A loop, whose body sees the names outside."""
+    """Write a loop; its body sees the names outside it."""
     operator = operation.operator
     body: Body = operator.body
     states, sequences = len(body.states), operator.sequences

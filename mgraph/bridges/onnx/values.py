@@ -28,7 +28,7 @@ from .writer import Name, Operation, Rule, Writer, one, rule_for
 
 
 def _with_field(kind: str, name: str) -> Rule:
-    """An operation on a child and the number in a field."""
+    """An operation on a child and the number in the operator's field ``name``."""
     return lambda w, o, x: w.op(kind, x, w.given(getattr(o.operator, name), o.out, o.where))
 
 
@@ -107,7 +107,7 @@ RULES: dict[type, Rule] = {
 @rule_for(RULES, arithmetic.LogAddExpNodeOp)
 def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
     apart = w.op("Neg", w.op("Abs", w.op("Sub", a, b)))
-    distance = w.op("Where", w.op("Equal", a, b), w.number(0, o.out), apart)  # of equal infinities, too
+    distance = w.op("Where", w.op("Equal", a, b), w.number(0, o.out), apart)  # 0 for equal infinities, too
     return w.op("Add", w.op("Max", a, b), w.op("Log", w.op("Add", w.op("Exp", distance), w.number(1, o.out))))
 
 
@@ -137,7 +137,7 @@ def _differ(w: Writer, a: Name, b: Name) -> Name:
 
 
 def _inner(type_: Type) -> Type:
-    """The element type to sum numbers of ``type_`` in."""
+    """The element type in which to sum numbers of ``type_``."""
     return Type(np.promote_types(type_.dtype, np.float32).name)
 
 
@@ -165,7 +165,7 @@ def _(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
 
 @rule_for(RULES, output_loss.AffineCrossEntropyNodeOp)
 def _(w: Writer, o: Operation, x: Name, matrix: Name, labels: Name, *bias: Name) -> tuple[Name, Name]:
-    """With all logits at once: ONNX has no loop that would pay."""
+    """Computes all logits at once: ONNX has no loop that would pay off."""
     logits = w.op("MatMul", x, _transposed(w, matrix, 2) if o.operator.trans_b else matrix)
     for each in bias:
         logits = w.op("Add", logits, w.op("Reshape", each, w.ints(-1)))
@@ -173,8 +173,8 @@ def _(w: Writer, o: Operation, x: Name, matrix: Name, labels: Name, *bias: Name)
 
 
 def _cross_entropy(w: Writer, o: Operation, type_: Type, logits: Name, labels: Name) -> tuple[Name, Name]:
-    """The loss of logits whose other axes are those of the first child, and the logarithm of the sum of their
-    exponentials."""
+    """The loss of logits, and the logarithm of the sum of their exponentials. The axes of the logits before
+    the last are those of the first child."""
     alpha = o.operator.alpha
     inner = _inner(o.specs[0].type)
     logits = w.cast(logits, inner) if inner is not o.specs[0].type else logits
@@ -200,7 +200,7 @@ def _top(w: Writer, o: Operation, x: Name, k: int) -> tuple[Name, Name]:
 
 def _normalization(centre: bool) -> Rule:
     """``x``, or its distance from its mean, over the root of its mean square, times gamma and plus beta if
-    they are given; 16-bit numbers in float32, as squares and eps may be outside of the range of float16."""
+    given. 16-bit numbers are computed in float32: squares and eps may be out of the range of float16."""
 
     def write(w: Writer, o: Operation, *children: Name) -> Name:
         inner = _inner(o.out.type)

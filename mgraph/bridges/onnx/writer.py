@@ -19,8 +19,7 @@ Name = str
 
 
 class Writer:
-    """The operations of one ONNX graph; the bodies of loops have writers of their own, with the same
-    constants."""
+    """The operations of one ONNX graph; each body of a loop has its own writer, with the same constants."""
 
     def __init__(self, axes: OpenAxes, parent: Writer | None = None) -> None:
         self.onnx = extra("onnx")
@@ -42,26 +41,26 @@ class Writer:
         return found
 
     def op(self, kind: str, *inputs: Name, **attributes: Any) -> Name:
-        """Append an operation; the name of its output."""
+        """Append an operation; returns the name of its output."""
         return self.parts(kind, 1, *inputs, **attributes)[0]
 
     def parts(self, kind: str, outputs: int, *inputs: Name, **attributes: Any) -> tuple[Name, ...]:
-        """Append an operation with several outputs; their names."""
+        """Append an operation with several outputs; returns their names."""
         names = [self.reserve(f"{kind}_{len(self.root._names)}") for _ in range(outputs)]
         self.operations.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return tuple(names)
 
     def alias(self, value: Name, name: Name) -> None:
-        """Give a value another name, reserved before."""
+        """Give a value another name, which must be reserved already."""
         self.operations.append(self.onnx.helper.make_node("Identity", [value], [name]))
 
     def initializer(self, name: Name, array: Any) -> Name:
-        """A constant of the model under a name of its own."""
+        """A constant of the model under ``name``."""
         self.root.initializers[name] = self.onnx.numpy_helper.from_array(np.array(array, order="C"), name)
         return name
 
     def constant(self, value: Any, dtype: Any) -> Name:
-        """A small constant; equal ones are one."""
+        """A small constant; equal constants share a name."""
         array = np.asarray(value, dtype)
         key = (str(array.dtype), array.shape, array.tobytes())
         constants = self.root._constants
@@ -74,8 +73,8 @@ class Writer:
         return self.constant(value, like.type.dtype)
 
     def given(self, value: float, like: Spec, where: str) -> Name:
-        """A number of the user's, who wrote it at ``where``, as a scalar of the element type of ``like``; one
-        that is a multiple of an open size, or 1 over one, follows the size."""
+        """A number that the user wrote at ``where``, as a scalar of the element type of ``like``. A multiple
+        of an open size, or 1 over such a multiple, follows the size."""
         size = self.axes.number(value, where)
         if size is None:
             return self.number(value, like)
@@ -136,7 +135,7 @@ class Writer:
         return self.onnx.helper.make_tensor_value_info(name, self.element_type(spec.type), shape)
 
     def graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """What has been written, as an ONNX graph."""
+        """The operations written so far, as an ONNX graph."""
         tensors = list(self.initializers.values())
         return self.onnx.helper.make_graph(self.operations, name, list(inputs), list(outputs), tensors)
 
@@ -157,8 +156,8 @@ class Operation:
 
 
 Rule = Callable[..., Any]
-"""``rule(writer, operation, *names)``: with the names of the children's values it writes the operation and
-returns the name of the value, or a tuple of names for an operator with several outputs."""
+"""``rule(writer, operation, *names)``, with the names of the children's values, writes the operation and
+returns the name of its value, or a tuple of names for an operator with several outputs."""
 
 
 def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
@@ -172,7 +171,7 @@ def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
 
 
 def one(kind: str, **attributes: Any) -> Rule:
-    """The rule of an operator that ONNX has, too."""
+    """The rule of an operator that ONNX also has."""
     return lambda w, o, *xs: w.op(kind, *xs, **attributes)
 
 

@@ -1,4 +1,4 @@
-"""What rounding does to right rules: values and gradients of few bits beside exact ones."""
+"""What rounding does to correct rules: values and gradients of few bits compared with exact ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``check_budgets``: how far rounding takes values and gradients from the exact ones, and JAX's own."""
+"""``check_budgets``: how far rounding takes values and gradients, ours and JAX's, from the exact ones."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ def check_budgets(
     on_operator: Callable[[Operator], None] | None = None,
     on_budget: Callable[[Budget], None] | None = None,
 ) -> BudgetReport:
-    """Count the rounding errors of values and gradients of operators, and of JAX's gradients beside.
+    """Count the rounding errors of operators' values and gradients, and of JAX's gradients for comparison.
 
-    Every operator is computed on its ``cases``, compiled, in each of the element types: the values, and the
-    gradients by rule and by ``jax.grad`` of the same forward, for a random adjoint. Inputs are usual ones
-    and stress inputs (``budget_inputs.KINDS``), rounded to the element type first: what is counted are the
-    errors of the computation. The exact results are computed in decimals of 60 digits, from JAX's derivative
-    of the forward, in float64 where a primitive has none (the report says where).
+    Every operator is compiled and computed on its ``cases`` in each of the element types: the values, and the
+    gradients by rule and by ``jax.grad`` of the same forward, for a random adjoint. Inputs are usual ones and
+    stress inputs (``budgets.inputs.KINDS``), rounded to the element type first, so that only errors of the
+    computation count. The exact results, of the rule and of JAX's derivative of the forward, are computed in
+    decimals of 60 digits, or in float64 where decimals lack a primitive (the report says where).
 
     Errors are counted in
 
-    - *units in the last place* of the exact number, but no less than the smallest number: the smallest
-      normal one of float32 and bfloat16, where processors flush to zero, the smallest of all in float16;
-    - *roundings*: the same, but where moving all inputs and adjoints by one unit in their last place moves
-      the exact result further than that, in these moves. No program can be held to more: a sum whose terms
-      cancel has few roundings and many units in the last place.
+    - *units in the last place* of the exact number, but no less than the smallest number: the smallest normal
+      number in float32 and bfloat16, where processors flush to zero, the smallest of all in float16;
+    - *roundings*: the same units, but where moving all inputs and adjoints by one unit in their last place
+      moves the exact result further than one unit, that move is the unit. No program can be held to more: a
+      sum whose terms cancel has few roundings and many units in the last place.
 
-    NaN and infinities where the exact number is at most a quarter of the largest one count as infinitely
-    many. ``VERDICTS`` of ``budgets.report`` says when a rule is better or worse than ``jax.grad``; the report
-    fails where it is worse, not finite where JAX is, or another gradient, unless the operator's
+    NaN and infinities count as infinitely many if the exact number is at most a quarter of the type's
+    largest. ``VERDICTS`` in ``budgets.report`` says when a rule is better or worse than ``jax.grad``; the
+    report fails where the rule is worse, not finite where JAX is, or another gradient, unless the operator's
     ``accepted_budgets`` say why.
 
     ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type that
-    is not one of ``ELEMENT_TYPES``. ``on_operator`` sees each operator before its work starts, which for
-    large cases takes minutes, ``on_budget`` each row as soon as it is complete.
+    is not one of ``ELEMENT_TYPES``. ``on_operator`` is called with each operator before its rows are
+    computed, which takes minutes for large cases, ``on_budget`` with each row as soon as it is complete.
     """
     if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
         raise ArgumentError(f"expected element types among {', '.join(ELEMENT_TYPES)}, got {strange[0]!r}")
@@ -89,7 +89,7 @@ def check_budgets(
 def _one_ahead(
     operators: Sequence[Operator], element_types: Sequence[str], seed: int, compiler: Executor
 ) -> Iterator[tuple[Operator, Iterator[Budget]]]:
-    """Each operator and its rows; while they are computed, the programs of the next are compiled."""
+    """Each operator and its rows; while they are computed, the programs of the next operator are compiled."""
     ahead: list[tuple[Operator, Iterator[Budget]]] = []
     for cls in operators:
         ahead.append((cls, _prepared(cls, element_types, seed, compiler)))
@@ -99,7 +99,7 @@ def _one_ahead(
 
 
 def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: Executor) -> Iterator[Budget]:
-    """The rows of an operator, yet to be computed, or one that says why there are none."""
+    """The rows of an operator, yet to be computed, or one row that says why there are none."""
     if not cls.cases:
         return iter([Budget(cls.__name__, problem="declares no cases")])
     cases = [case for case in cls.cases if not case.is_empty]
@@ -120,7 +120,7 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
         for trial in trials:
             try:
                 results = list(trial.results(element_type))
-            except Exception as e:  # so may its programs, and compilers lack something
+            except Exception as e:  # programs may raise anything, and compilers may lack something
                 yield Budget(name, element_type, problem=f"{element_type}, {trial.case}: {told(e)}")
                 continue
             for result in results:
@@ -131,7 +131,7 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
 
 
 class _Trial:
-    """An operator on one of its cases. Its programs are being compiled from the beginning."""
+    """An operator on one of its cases. Its programs start to compile immediately."""
 
     def __init__(
         self, cls: Operator, case: Case, element_types: Sequence[str], seed: int, compiler: Executor
@@ -158,7 +158,7 @@ class _Trial:
         return f"against float64, for {' and '.join(self._missing)}" if self._missing else ""
 
     def results(self, element_type: str) -> Iterator[StressResult]:
-        """What is computed from the inputs of each kind, held against what is exact."""
+        """The results for each kind of inputs, compared with the exact ones."""
         programs = {rule_set: self._compiled[element_type, rule_set].result() for rule_set in RULE_SETS}
         for stress in stress_inputs(self.case, element_type, self._seed):
             given = stress.arrays, self._adjoints(element_type, stress.adjoint)
@@ -222,7 +222,7 @@ class _Trial:
         return computed
 
     def _compile(self, element_type: str, rule_set: str, compiler: Executor) -> Future[Any]:
-        """As graphs compile their programs."""
+        """Start to compile a program, as graphs compile theirs."""
         given = self._usual_in(element_type), self._adjoints(element_type)
         lowered = jax.jit(self._program(element_type, rule_set)).lower(*given)
         platform = jax.default_backend()
@@ -230,7 +230,7 @@ class _Trial:
 
     @functools.cached_property
     def _exact(self) -> dict[str, Callable[..., Any]]:
-        """The same in decimals for each rule set, or in float64 where these lack a primitive."""
+        """For each rule set, the program in decimals, or in float64 where decimals lack a primitive."""
         given = self._usual, self._adjoints("float64")
         programs: dict[str, Callable[..., Any]] = {}
         for rule_set in RULE_SETS:
@@ -292,7 +292,8 @@ def _wide(given: Any) -> Any:
 
 
 def _inputs_at(arrays: Arrays, shape: tuple[int, ...], element: tuple[int, ...]) -> tuple[str, ...]:
-    """Each child's number at an element of a result, or the span of its numbers where none belongs to it."""
+    """Each child's number at an element of a result, or the range of its numbers if none belongs to that
+    element."""
     found = []
     for array in arrays:
         numbers = array.astype(np.float64)

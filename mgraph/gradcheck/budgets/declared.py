@@ -17,7 +17,7 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
         "chance less; to keep it without dropout, too, would make attention up to a quarter slower"
     },
 }
-"""By the name of the operator: reasons, by verdict."""
+"""Reasons, by the name of the operator and the verdict."""
 
 
 def declared_for(cls: type[NaryNodeOp]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Stress inputs: numbers from the domains of a case on which a right formula may compute badly."""
+"""Stress inputs: numbers from the domains of a case for which a correct formula may compute badly."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LARGE = 1000.0
 _MASKED = 1 / 3
 """The share of masked elements."""
 _CLOSE = 8
-"""By how many units in the last place close numbers differ at most."""
+"""Close numbers differ by at most this many units in the last place."""
 _SCALES = 1.3, 0.7, 2.1, 0.9
-"""What the elements of each child equal, or nearly equal; none is a number of few bits."""
+"""A number for each child, which all its elements equal, or nearly equal; none is a number of few bits."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Stress:
     """One of ``KINDS``; followed by ``child 1`` where the others keep their usual values."""
     arrays: list[Array]
     adjoint: float = 1.0
-    """What the random adjoints of the outputs are multiplied with."""
+    """What the random adjoints of the outputs are multiplied by."""
 
 
 class _Numbers:
@@ -42,11 +42,12 @@ class _Numbers:
         limits = jnp.finfo(as_type(element_type).dtype)
         self.eps, self.tiny, self.max = (float(n) for n in (limits.eps, limits.tiny, limits.max))
         self.octaves = 0.4 * -math.log2(self.tiny)
-        """The logarithms of numbers whose squares, and their inverses, are far from the limits."""
+        """The largest binary logarithm of numbers whose squares, and the squares' inverses, are far from the
+        limits."""
         self.random = np.random.default_rng(seed)
 
     def wide(self, shape: Any) -> Array:
-        """Powers of two of random exponents."""
+        """Two to the power of random exponents."""
         return np.exp2(self.random.uniform(-self.octaves, self.octaves, shape))
 
     def close(self, shape: Any) -> Array:
@@ -62,7 +63,7 @@ class _Numbers:
 
 
 Change = Callable[[_Numbers, Array, float], Array]
-"""From the usual values of a child, and one of ``_SCALES``, to other ones."""
+"""A function of the usual values of a child, and of one of ``_SCALES``, that returns other values."""
 
 
 def _huge(n: _Numbers, x: Array, _: float) -> Array:
@@ -107,7 +108,8 @@ _CHANGES: Mapping[str, Mapping[str, Change]] = {
         "close": lambda n, x, scale: scale / 4 * n.close(x.shape),
     },
 }
-"""For each domain of numbers what stresses it and stays inside; masks and integers keep their values."""
+"""For each domain of numbers, the changes that stress it and stay inside; masks and integers keep their
+values."""
 
 _ALONE = ("large", "huge", "tiny", "masked", "masked low")
 """Kinds that are also tried on one child at a time, while the others keep their usual values."""
@@ -118,17 +120,17 @@ _MOST_ALONE = 4
 _ADJOINTS = ("large adjoint", "tiny adjoint")
 
 KINDS = ("usual", *_CHANGES["real"], *_ADJOINTS)
-"""What inputs are tried:
+"""The inputs that are tried:
 
 - ``usual``: those of the case's domain;
-- ``tenfold``, ``large``, ``huge``: 10 times them; 1000 times them; up to a quarter of the largest number; in
-  ``unit``, ``large`` is close to 1;
+- ``tenfold``, ``large``, ``huge``: 10 times as large; 1000 times as large; up to a quarter of the largest
+  number; in ``unit``, ``large`` is close to 1;
 - ``small``, ``tiny``: as small as the rounding of 1; near the smallest normal number;
 - ``wide``: over most of the orders of magnitude of the type;
-- ``equal``, ``close``, ``cancelling``: all the same; within 8 units in the last place; these with random
-  signs;
+- ``equal``, ``close``, ``cancelling``: all the same; within 8 units in the last place; like ``close``, with
+  random signs;
 - ``zeros``: half of them 0;
-- ``masked``, ``masked low``: a third of one child -inf; minus half of the largest number;
+- ``masked``, ``masked low``: a third of one child is -inf; is minus half of the largest number;
 - ``large adjoint``, ``tiny adjoint``: usual inputs, and adjoints 1000 times as large; so small that their
   roundings are near the smallest normal number.
 """

@@ -1,4 +1,4 @@
-"""What rounding costs values and gradients, ours beside JAX's; prints as a table."""
+"""What rounding costs values and gradients, ours compared with JAX's; prints as a table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...tables import table
 from ..report import finite
 
 FEW = 8.0
-"""So many roundings are held against nobody."""
+"""Up to this many roundings count against neither rule nor JAX."""
 WORSE = 4.0
-"""How many times as many roundings as the other's are clearly more."""
+"""A result is clearly worse if it has more than this many times the other's roundings."""
 
 NOT_FINITE, WORSE_THAN_JAX, ANOTHER = "not finite", "worse than JAX", "another gradient"
 VALUE_NOT_FINITE, FOLLOWS, NEITHER = "value not finite", "not finite, as the value", "not finite, nor JAX's"
@@ -25,18 +25,21 @@ VERDICTS = (
     NOT_FINITE, ANOTHER, WORSE_THAN_JAX, FINITE, BETTER, LOST, VALUE_NOT_FINITE, VALUE_LOST, NEITHER, FOLLOWS,
     "ok",
 )  # fmt: skip
-"""What a result may say, from the most telling on:
+"""The verdicts on a result, the most telling first:
 
-- ``not finite``: the rule gives NaN or an infinity for a number of at most a quarter of the largest one of
-  the element type, and JAX does not;
+- ``not finite``: the rule gives NaN or an infinity for a number of at most a quarter of the element type's
+  largest, and JAX does not;
 - ``another gradient``: the exact results of rule and JAX differ on usual inputs;
 - ``worse than JAX``: the rule has more than ``FEW`` roundings and ``WORSE`` times as many as JAX, whose
   worst number is not off by more than half of its size;
-- ``finite, unlike JAX's``, ``better than JAX``: these the other way round;
-- ``lost, as JAX's``: more than ``FEW`` roundings, and more than half of the number, and JAX's is no better;
-- ``value lost``: so is a value;
+- ``finite, unlike JAX's``, ``better than JAX``: as ``not finite`` and ``worse than JAX``, with rule and JAX
+  exchanged;
+- ``lost, as JAX's``: off by more than ``FEW`` roundings and by more than half of the number, and JAX's is not
+  clearly better;
+- ``value lost``: a value is off as far;
 - ``value not finite``: the value overflows on the way to a number that the element type can represent;
-- ``not finite, nor JAX's``, ``not finite, as the value``: the gradient cannot be had either.
+- ``not finite, nor JAX's``, ``not finite, as the value``: the gradient is not finite, and neither is JAX's,
+  or the value, respectively.
 """
 FAILURES = (NOT_FINITE, ANOTHER, WORSE_THAN_JAX)
 
@@ -75,11 +78,11 @@ class StressResult:
 
     case: str
     kind: str
-    """The kind of inputs, one of ``budget_inputs.KINDS``, and of which child where it is one's alone."""
+    """The kind of inputs, one of ``budgets.inputs.KINDS``, with the child if only one child has them."""
     quantity: str
     """``value``, ``gradient by child 1``."""
     inputs: tuple[str, ...]
-    """Of each child the number that belongs to our worst element, or the span of its numbers."""
+    """For each child, the number that belongs to our worst element, or the range of its numbers."""
     ours: Extreme
     jax: Extreme | None
     """``None`` for values, and for rules that are not meant to be JAX's derivative."""
@@ -113,7 +116,7 @@ class StressResult:
 
     @property
     def contrast(self) -> tuple[float, float]:
-        """How far the two are apart, then how many roundings the worse has; to order findings."""
+        """How far apart the two are, then how many roundings the worse one has; to order findings."""
         ours, jaxs = self.ours.roundings, self.jax.roundings if self.jax else 0.0
         most, least = max(ours, jaxs), min(ours, jaxs)
         return (most / max(least, 1.0) if math.isfinite(most) else math.inf), most
@@ -138,11 +141,11 @@ class Budget:
     quantity: str = ""
     results: tuple[StressResult, ...] = ()
     note: str = ""
-    """What stood in for exact arithmetic, and why."""
+    """What replaced exact arithmetic, and why."""
     problem: str = ""
-    """Why nothing could be computed, of the operator or of a case, if nothing could."""
+    """Why nothing could be computed, for the operator or for a case, if nothing could."""
     declared: Mapping[str, str] = field(default_factory=dict)
-    """Verdicts despite which the operator's rule is kept, and why."""
+    """The verdicts in spite of which the operator's rule is kept, and why."""
 
     @property
     def title(self) -> str:
@@ -156,12 +159,12 @@ class Budget:
 
     @property
     def worst(self) -> StressResult:
-        """Where ours has the most roundings."""
+        """The result in which ours has the most roundings."""
         return max(self.results, key=lambda c: c.ours.roundings)
 
     @property
     def worst_of_jax(self) -> StressResult | None:
-        """Where JAX's has."""
+        """The result in which JAX's has the most roundings."""
         found = [c for c in self.results if c.jax is not None]
         return max(found, key=lambda c: c.jax.roundings if c.jax else 0.0, default=None)
 
@@ -172,17 +175,17 @@ class Budget:
 
     @property
     def ok(self) -> bool:
-        """Whether the rule is nowhere worse than JAX's, nor another, or is declared to be."""
+        """Whether there is no problem, and no result has a verdict that makes it fail."""
         return not self.problem and not any(c.verdict in self.undeclared for c in self.results)
 
     @property
     def undeclared(self) -> tuple[str, ...]:
-        """The verdicts that fail it."""
+        """The ``FAILURES`` that are not declared: the verdicts that make it fail."""
         return tuple(verdict for verdict in FAILURES if verdict not in self.declared)
 
     @property
     def findings(self) -> dict[str, StressResult]:
-        """For each verdict other than ``ok`` the result that shows it best."""
+        """For each verdict other than ``ok``, the result that shows it best."""
         found: dict[str, StressResult] = {}
         for c in sorted(self.results, key=lambda c: c.contrast, reverse=True):
             found.setdefault(c.verdict, c)
@@ -215,7 +218,7 @@ class BudgetReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there are operators and no rule is worse than JAX's."""
+        """Whether there are rows, and every one is ok."""
         return bool(self.rows) and all(row.ok for row in self.rows)
 
     def __str__(self) -> str:
@@ -293,7 +296,7 @@ def _worst_as_json(extremes: Iterable[Extreme]) -> dict[str, Any]:
 
 
 def _cell(rows: Sequence[Budget]) -> str:
-    """The most roundings of ours, and of JAX's if it was asked."""
+    """The most roundings of ours, and of JAX's if JAX was asked."""
     if not rows:
         return "-"
     ours = _number(max(row.worst.ours.roundings for row in rows))

@@ -1,4 +1,4 @@
-"""What errors are counted in: units in the last place, and what a rounding of the inputs does to a result."""
+"""The units of errors: units in the last place, and what a rounding of the inputs does to a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .report import Extreme
 
 
 class Units:
-    """What errors of the numbers of an array of an element type are counted in.
+    """The units in which errors of an array's numbers are counted, in an element type.
 
     ``moves`` is how far each number moves when the inputs are moved by a rounding.
     """

@@ -1,4 +1,4 @@
-"""What the compiler does to values and gradients: compiled programs beside NumPy."""
+"""What the compiler does to values and gradients: compiled programs compared with NumPy."""
 
 from __future__ import annotations
 

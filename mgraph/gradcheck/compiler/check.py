@@ -1,4 +1,4 @@
-"""``check_compiled``: compiled programs, held against the same ones not compiled and against NumPy."""
+"""``check_compiled``: compiled programs, compared with the same programs uncompiled and with NumPy."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from ..survey import chosen_operators, rows_of
 from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
-"""Numbers of examples: around powers of two, where compilers cut loops and buffers, up to many."""
+"""Numbers of examples: around powers of two, where compilers split loops and buffers, up to a large one."""
 SHORT_SIZES = {"float32": (32_769,), "float64": (16_385,)}
-"""Numbers of examples of the short form: one number of each is just over 128 KiB."""
+"""Numbers of examples in the short form: one number of each takes just over 128 KiB."""
 FIRST_CASE = (1_025, 2_049, 4_097, 8_193, 16_383, 16_384, 16_385, 32_767, 32_768, 32_769, 65_537, 100_000)
 OTHER_CASES = (16_385, 32_769, 100_000)
 """Numbers of examples for the first case of an operator, and for its other ones."""
 
 _WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
-"""Children that all examples share: with a kernel for each, XLA makes a grouped convolution, whose time grows
-with the square of the number of groups."""
+"""Children that all examples share: with a kernel for each example, XLA makes a grouped convolution, whose
+time grows with the square of the number of groups."""
 
 _MOST_ROWS: dict[Any, int] = {ConvolutionOp: 2_049}
-"""Examples of operators that XLA computes too slowly for more: a kernel's gradient is a convolution with as
-many channels as there are examples."""
+"""The most examples of operators that XLA computes too slowly for more: a kernel's gradient is a convolution
+with as many channels as there are examples."""
 
 _ROUNDINGS = 256
 """How many roundings a number may be off, relative to the typical number of its array and the largest of its
@@ -48,7 +48,7 @@ _MOVED = 8
 """By how many roundings inputs are perturbed, both ways, to see how far rounding moves a result: enough that
 an input within a rounding of a kink of ``relu`` crosses it one way or the other."""
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
-"""No array is larger; in the short form."""
+"""The size of the largest array, in the long form and in the short form."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -62,28 +62,29 @@ def check_compiled(
     seed: int = 0,
     on_row: Callable[[CompiledRow], None] | None = None,
 ) -> CompiledReport:
-    """Hold compiled programs against the same ones not compiled, and against NumPy in float64.
+    """Compare compiled programs with the same programs uncompiled, and with NumPy in float64.
 
     Rule, ``jax.grad`` and differences pass through one compiler, on small shapes; they cannot see that it is
     wrong on large ones, as that of jaxlib 0.10.2 is (jax-ml/jax, issue 39103). So every operator, on its
-    ``cases``, and compositions as models have them are computed for many examples at once, up to 100,000, in
-    float32 and float64: the values together with the gradient of their sum, weighted at random; those of
-    compositions also alone. These are held against
+    ``cases``, and compositions as in models are computed for many examples together, up to 100,000, in
+    float32 and float64: the values with the gradient of their randomly weighted sum, and the values of
+    compositions also alone. These are compared with
 
     - ``jax.disable_jit``: each primitive by itself, without fusion. JAX compiles each of them, too, so this
-      witness sees errors of fusion only;
+      witness sees only errors of fusion;
     - NumPy, in float64, which interprets what JAX has traced: no compiler at all. A program with a primitive
-      that is not implemented there goes without, and the report says so.
+      that is not implemented there goes without this witness, and the report says so.
 
     ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
-    too. ``quick`` takes the first case of each operator at one size for each element type, asks NumPy alone
-    wherever it can, and examines operators side by side, one by each core. ``sizes`` are numbers of examples
-    to take instead; arrays of more than 256 MB are cut to fewer, and a convolution to 2,049.
+    too. ``quick`` takes the first case of each operator at one size for each element type, asks only NumPy
+    wherever it can, and examines operators in parallel, one per core. ``sizes`` are numbers of examples to
+    take instead. There are fewer examples where an array would be larger than 256 MB (32 MB with ``quick``),
+    and at most 2,049 for a convolution.
 
     A number may be off by 256 roundings of its element type, relative to the sum of the typical number of its
-    array, the largest of its example and how far roundings move it (of inputs, and in float32), as NumPy
-    says; sums over examples, to which n terms of random sign contribute, by ``sqrt(n)`` times as many. XLA's
-    ``tanh`` in a loop needs 64 of these. Integers must be equal.
+    array, the largest number of its example, and how far roundings (of inputs, and in float32) move it
+    according to NumPy. Sums over examples, with n terms of random sign, may be off by ``sqrt(n)`` times as
+    many roundings. XLA's ``tanh`` in a loop needs 64 of the 256. Integers must be equal.
     """
     chosen = chosen_operators(names, module)
     compositions = [(subject, SIZES) for subject in COMPOSITIONS]
@@ -101,7 +102,7 @@ def check_compiled(
     def examined(each: tuple[Subject, Sequence[int]]) -> CompiledRow:
         return _row_of(*each, quick, sizes, seed)
 
-    # The long form's arrays are too large for several at once.
+    # The long form's arrays are too large to examine several subjects at the same time.
     rows = rows_of(examined, subjects, on_row, side_by_side=quick)
     return CompiledReport((*lacking, *rows), time.perf_counter() - start)
 
@@ -121,7 +122,7 @@ def _row_of(
 def _sizes(
     element_type: str, subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None
 ) -> list[int]:
-    """Numbers of examples of a subject, none with too large arrays."""
+    """The numbers of examples of a subject, none of which makes arrays too large."""
     wanted = sizes if sizes is not None else SHORT_SIZES[element_type] if quick else usual
     most = subject.most_rows(_SHORT_BYTES if quick else _MOST_BYTES)
     most = min(most, _MOST_ROWS.get(subject.target, most))
@@ -148,7 +149,7 @@ class _Examination:
         self._sums: dict[int, Arrays] = {}
 
     def row(self) -> CompiledRow:
-        """What was found."""
+        """The row that says what was found."""
         note, by_numpy = "", None
         moves: Arrays = {}
         try:
@@ -176,14 +177,14 @@ class _Examination:
     def _computed(self, element_type: str, n: int, how: Callable[..., Any], moved: int = 0) -> Arrays:
         """Values, gradients and the weighted sum of the values of the first ``n`` examples.
 
-        All real numbers of these are moved by ``moved`` roundings, up or down at random.
+        All real inputs are moved by ``moved`` roundings, up or down at random.
         """
         values, gradients = how(*self._call(element_type, n, moved))
         return {**_named(values), **{name: np.asarray(g) for name, g in gradients.items()}}
 
     def _call(self, element_type: str, n: int, moved: int = 0) -> tuple[Callable[..., Any], *tuple[Any, ...]]:
-        """The function of arrays that is computed, and its arguments: it gives the values and, by name, the
-        gradients and the weighted sum."""
+        """The function of arrays that is computed, and its arguments. The function returns the values and, by
+        name, the gradients and the weighted sum."""
         arrays = self._subject.first(self._arrays, n)
         if moved:
             random = np.random.default_rng(self._seed + 2)
@@ -217,8 +218,8 @@ class _Examination:
 
     @functools.cached_property
     def _epsilons(self) -> dict[str, float]:
-        """For each element type the rounding of the coarsest one that anything is computed in: an operator
-        may have a type of its own."""
+        """For each element type, the rounding of the least precise type that anything is computed in: an
+        operator may have a type of its own."""
         found = {}
         for element_type in self._plan:
             function, *args = self._call(element_type, 1)
@@ -235,7 +236,8 @@ class _Examination:
     # -- witnesses
 
     def _by_numpy(self) -> tuple[Arrays, Arrays]:
-        """What NumPy computes of all examples, and how far roundings move each: of inputs, and in float32."""
+        """What NumPy computes for all examples, and how far roundings move each result: of inputs, and in
+        float32."""
         here = self._computed("float64", self._rows, computed_by_numpy)
         moves: Arrays = {}
         for element_type, moved in (("float64", _MOVED), ("float64", -_MOVED), ("float32", 0)):
@@ -249,7 +251,7 @@ class _Examination:
         return here, moves
 
     def _at(self, n: int, all_examples: Arrays | None) -> Arrays:
-        """NumPy's of the first ``n`` examples."""
+        """NumPy's results for the first ``n`` examples."""
         if all_examples is None:
             return {}
         if n == self._rows:
@@ -266,7 +268,7 @@ class _Examination:
         return {q: sums[q] if q in sums else v[:n] for q, v in all_examples.items()}
 
     def _of_eager(self, n: int, found: Arrays | None, rows: int) -> Arrays:
-        """What was computed without compiling of the first ``n`` examples; sums only of all."""
+        """The uncompiled results for the first ``n`` examples; sums only if these are all."""
         if found is None or n == rows:
             return found or {}
         return {q: v[:n] for q, v in found.items() if q not in self._summed and q != "weighted sum"}
@@ -292,7 +294,7 @@ class _Examination:
         return differences, largest
 
     def _size(self, quantity: str, expected: np.ndarray, moves: np.ndarray | None, n: int) -> Any:
-        """What roundings are relative to."""
+        """The size that roundings are relative to."""
         sizes = np.nan_to_num(np.abs(expected), posinf=0.0)
         if quantity == "weighted sum":
             return math.sqrt(n) * self._weight(n)
@@ -326,12 +328,12 @@ def _named(leaves: Sequence[Any]) -> Arrays:
 
 
 def _by_example(sizes: np.ndarray) -> np.ndarray:
-    """The largest number of each example, of the same rank."""
+    """The largest number of each example, as an array of the same rank."""
     return np.max(sizes, axis=tuple(range(1, sizes.ndim)), keepdims=True, initial=0.0)
 
 
 def _compiled(function: Callable[..., Any], *args: Any) -> Any:
-    """As graphs compile their programs."""
+    """The function's results, compiled as graphs compile their programs."""
     lowered = jax.jit(function).lower(*args)
     program = as_wished(jax.default_backend(), lambda options: lowered.compile(options or None))
     return jax.tree.map(np.asarray, program(*args))

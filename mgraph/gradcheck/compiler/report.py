@@ -25,7 +25,7 @@ class Difference:
     rows: int
     """How many examples the program computes."""
     element: tuple[int, ...]
-    """Where; the first index is that of the example."""
+    """Where the number is; the first index is that of the example."""
     compiled: float
     expected: float
     witness: str
@@ -41,9 +41,9 @@ class CompiledRow:
     operator: str
     case: str
     sizes: Mapping[str, Sequence[int]]
-    """For each element type numbers of examples."""
+    """For each element type, the numbers of examples."""
     programs: int = 0
-    """How many were compiled."""
+    """How many programs were compiled."""
     differences: tuple[Difference, ...] = ()
     largest: float = 0.0
     """The largest difference in units of what is allowed."""

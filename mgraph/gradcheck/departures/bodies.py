@@ -14,7 +14,7 @@ from ...structure import is_leaf
 from ...tracing.trace import trace
 
 Stacked = dict[int, Any]
-"""By row of the body, with an axis for the steps."""
+"""Values by row of the body, with an axis for the steps."""
 
 
 class BodyOf:
@@ -34,10 +34,10 @@ class BodyOf:
         """The operators that gradients reach."""
 
     def run(self, adj: Any, children: tuple[Any, ...]) -> tuple[Stacked, Stacked]:
-        """The values of all rows that are not the same in all steps, and the adjoints of the operators.
+        """The values of all rows that may change from step to step, and the adjoints of the operators.
 
-        ``adj`` is that of the loop. All derivatives are JAX's: each value gets a zero added in each step, and
-        the gradient by that zero is the adjoint.
+        ``adj`` is the adjoint of the loop. All derivatives are JAX's: a zero is added to each value in each
+        step, and the gradient with respect to that zero is the adjoint.
         """
         shapes = jax.eval_shape(self._outputs, {}, children)[1]
         probes = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), {i: shapes[i] for i in self.judged})

@@ -31,21 +31,21 @@ def check_layers(
     float32: bool = True,
     rule_set: str = "rules",
 ) -> DepartureReport:
-    """Examine the gradient of a loss operator by operator, and name those whose rules depart from JAX.
+    """Examine the gradient of a loss operator by operator, and name operators whose rules depart from JAX.
 
     ``record`` records the loss in a graph; ``params`` are the values of its parameters. Each operator's rule
-    is held against JAX's derivative of its forward at the values and at the adjoint that it meets in the
-    loss, which JAX computes in float64. So every wrong rule is named, wherever it is, and one that is right
-    is not blamed for what another one hands on. Rules in the bodies of loops are examined in every step.
+    is compared with JAX's derivative of its forward, at the values and the adjoint that it gets in the loss,
+    which JAX computes in float64. So every wrong rule is named, wherever it is, and a correct rule is not
+    blamed for what a wrong one hands on. Rules in the bodies of loops are examined in every step.
 
-    A gradient may be off by 1e-10 of its largest element in float64, and by what rounding can do: 16 times
-    as much as the gradient moves if its inputs move by 8 units in the last place. In float32, which
-    ``float32=False`` leaves out, by 1e-5 and the same.
+    In float64, a gradient may be off by 1e-10 of its largest element plus what rounding can do: 16 times as
+    much as the gradient moves if its inputs move by 8 units in the last place. In float32, which
+    ``float32=False`` leaves out, it may be off by 1e-5 plus rounding.
 
-    The report has the gradient by each parameter, too, as ``check_loss`` has it, and the way that an error
-    took there; and how far values and adjoints in float32 are from float64, layer by layer. Only compiled
-    functions of single operators are used, shared by those that are alike, so a model of many layers takes
-    little longer to compile than one of few. A rule of a loop as a whole is examined like any other.
+    The report also has the gradient of each parameter, as in ``check_loss``, and the path that an error took
+    to it; and how far values and adjoints in float32 are from float64, layer by layer. Operators are compiled
+    one by one, and those that are alike share a compiled function, so a model of many layers takes little
+    longer to compile than one of few. The rule of a loop as a whole is examined like any other.
 
     ``rule_set="marian"`` examines Marian's own formulas. ``GraphError`` if nothing below the loss can have a
     gradient, or a parameter has no value; ``ShapeError`` for a value of another shape.
@@ -79,9 +79,9 @@ def check_layers(
 
 
 def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.ndarray]:
-    """The values of all leaves in the order of their rows; random ones are drawn.
+    """The values of all leaves in the order of their rows; random leaves are drawn.
 
-    ``GraphError`` if a parameter has no value among ``params``, ``ShapeError`` if one is of another shape.
+    ``GraphError`` if a parameter has no value in ``params``, ``ShapeError`` if a value has another shape.
     """
     tape, key = loss.tape(), jax.random.key(loss.graph.seed & 0xFFFFFFFF)
     inputs, ordinals = iter(excerpt.inputs), iter(excerpt.random)

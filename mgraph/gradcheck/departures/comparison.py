@@ -1,4 +1,4 @@
-"""Arrays held side by side: how far two gradients are apart, and how far rounding alone moves them.
+"""Arrays compared: how far two gradients are apart, and how far rounding alone moves them.
 
 NumPy compares them, in float64: there are many shapes, each of which would have to be compiled.
 """
@@ -18,7 +18,7 @@ from ...specs import is_real
 MOVED = 8
 """By how many units in the last place inputs are perturbed to see how far rounding moves a gradient."""
 ROUNDING = 16
-"""How many times as far a gradient may be off."""
+"""A gradient may be off by this many times that movement."""
 
 Gradients = tuple[Any, ...]
 Pull = Callable[[str, Any, Any, tuple[Any, ...]], Gradients]
@@ -26,12 +26,12 @@ Pull = Callable[[str, Any, Any, tuple[Any, ...]], Gradients]
 
 
 class Comparison(NamedTuple):
-    """A gradient that was found beside the one that was expected."""
+    """A gradient that was found, compared with the one that was expected."""
 
     adjoint: float
     """The largest magnitude in the adjoint of the operator's value."""
     value: float
-    """The largest magnitude in what the gradient is by."""
+    """The largest magnitude in the child's value."""
     size: float
     """The largest magnitude in the gradient that was expected."""
     difference: float
@@ -43,10 +43,9 @@ class Comparison(NamedTuple):
     expected: float
     found: float
     factor: float
-    """The number that the expected gradient is to be multiplied by to come nearest to the one found; 1 where
-    they agree."""
+    """The factor that brings the expected gradient nearest to the one found; 1 where they agree."""
     rest: float
-    """The largest difference that is then left."""
+    """The largest difference that is left after multiplying by ``factor``."""
 
     @property
     def agrees(self) -> bool:
@@ -75,12 +74,12 @@ def comparisons(
     kind: str,
     tolerance: float,
 ) -> tuple[Gradients, tuple[Comparison | None, ...]]:
-    """JAX's gradients of one operator, and for each child that has one how that of the rule compares.
+    """JAX's gradients of one operator, and for each child that has one, how the rule's compares.
 
-    They agree if they differ by no more than a tolerance in the element type ``kind``, relative to the
-    largest gradient, and what rounding can do: ``ROUNDING`` times how far they move when their inputs move by
-    a few units in the last place. What the rule alone does counts only up to those units of the adjoint: a
-    rule that loses digits is not excused by that.
+    They agree if they differ by no more than a tolerance, relative to the largest element, plus what rounding
+    can do in the element type ``kind``: ``ROUNDING`` times how far they move when their inputs move by a few
+    units in the last place. How far the rule alone moves counts only up to those few units of the gradient or
+    the adjoint: a rule that loses digits is not excused by that.
     """
     moved = [_moved(child) if flag else child for child, flag in zip(children, trained, strict=True)]
     given, nearby = (adj, value, children), (_moved(adj), value, tuple(moved))
@@ -103,7 +102,7 @@ def _compare(
     expected_nearby: Any,
     found_nearby: Any,
 ) -> Comparison:
-    """The comparison of two gradients by ``child``; one that was found as ``None`` is zero."""
+    """The comparison of two gradients by ``child``; a found ``None`` is zero."""
     right, wrong = vector(expected), vector(found, expected)
     apart = _apart(right, wrong)
     place, size, adjoint = int(np.argmax(apart)), largest(right), largest(vector(adj))
@@ -139,8 +138,8 @@ def distance(expected: Any, found: Any) -> Distance:
 
 
 def vector(array: Any, like: Any = None) -> np.ndarray:
-    """The elements of floating point type of an array or of the parts of a tuple, in float64; zeros as many
-    as ``like`` has for ``None``, and one zero where there are no elements."""
+    """The floating point elements of an array or of the parts of a tuple, in float64. ``None`` gives as many
+    zeros as ``like`` has elements; where there are no elements, the vector is one zero."""
     if array is None:
         return np.zeros_like(vector(like))
     parts = [
@@ -160,13 +159,13 @@ def largest(numbers: np.ndarray) -> float:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> float:
-    """The scalar product, without a library of many threads."""
+    """The scalar product, without a multithreaded library."""
     with np.errstate(all="ignore"):
         return float(np.einsum("i,i->", a, b))
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Differences elementwise; infinite where a number is not finite."""
+    """Absolute differences, element by element; infinite where a number is not finite."""
     with np.errstate(all="ignore"):
         apart = a - b
     np.abs(apart, out=apart)
@@ -179,8 +178,8 @@ def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _moved(value: Any) -> Any:
     """Floating point numbers moved by up to ``MOVED`` units in the last place, up or down.
 
-    The move follows from the number, so that equal numbers stay equal: what takes the largest of several must
-    not see a tie broken. Zeros stay zeros.
+    The move is a function of the number, so equal numbers stay equal: an operator that takes the largest of
+    several numbers must not see a tie broken. Zeros stay zeros.
     """
     return jax.tree.map(lambda x: _shifted(x) if is_real(x) else x, value)
 

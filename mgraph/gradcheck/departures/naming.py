@@ -1,4 +1,4 @@
-"""From rows and numbers to a report: names of operators, their layers and places, and the ways of errors."""
+"""From rows and numbers to a report: names of operators, their layers and places, and the paths of errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sweep import Findings
 
 
 class Namer:
-    """The names of what stands below a loss; ``rounding`` is that of its ``Widening``."""
+    """The names of the nodes below a loss; ``rounding`` is that of its ``Widening``."""
 
     def __init__(self, loss: Node, excerpt: Excerpt, rounding: float) -> None:
         tape = loss.tape()
@@ -30,7 +30,7 @@ class Namer:
         self._nodes: dict[int, Node] = {excerpt.row_of[i]: tape.nodes[i] for i in excerpt.row_of}
         self._rows = excerpt.structure.rows
         self._users: dict[int, list[tuple[int, int]]] = {}
-        """For each row those that use it, and as which child."""
+        """For each row, the rows that use it, and as which child."""
         for i, row in enumerate(self._rows):
             for n, k in enumerate(() if is_leaf(row) else row[1:]):
                 self._users.setdefault(k, []).append((i, n))
@@ -82,7 +82,7 @@ class Namer:
                 yield ChildCheck(_name(child), _sizes(child), kinds, handed_on)
 
     def _body(self, loop: NodeCheck, found: Findings) -> Iterator[NodeCheck]:
-        """The operators in the body of a loop, each child in the step in which it is worst."""
+        """The operators in the body of a loop, each child in its worst step."""
         for row, steps in found.inner.items():
             drawn = self._drawn[f"{loop.key}.{row}"]
             children = []
@@ -121,8 +121,8 @@ class Namer:
         return worst_first(checks)
 
     def _path(self, leaf: int, found: Mapping[int, Findings]) -> tuple[str, ...]:
-        """The operators from a parameter to one whose gradient by the one before departs, along what is off
-        by most."""
+        """The operators from a parameter to one whose gradient by the operator before it departs, along the
+        largest errors."""
         path: list[str] = []
         at = leaf
         while True:
@@ -141,7 +141,7 @@ class Namer:
 
 
 def _judged(check: ChildCheck) -> tuple[float, float]:
-    """What the worst step of a loop has most of: the excess, or if all agree the largest gradient."""
+    """The key of a loop's worst step: the excess, then the largest magnitude of the gradient."""
     return check.excess, check.comparisons["float64"].size
 
 
@@ -153,7 +153,7 @@ def _name(drawn: Drawn) -> str:
 
 
 def _sizes(drawn: Drawn) -> tuple[int, ...]:
-    """The shape; of several outputs the number of all elements."""
+    """The shape; for several outputs, the number of all floating point elements."""
     if isinstance(drawn.spec, tuple):
         return (sum(math.prod(part.shape) for part in drawn.spec if part.type.is_float),)
     return drawn.spec.shape

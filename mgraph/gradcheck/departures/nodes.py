@@ -19,10 +19,10 @@ class ChildCheck:
     comparisons: Mapping[str, Comparison]
     """In ``float64``, and in ``float32`` if that was asked for."""
     handed_on: Distance | None = None
-    """How far what the rules hand on to the child in the whole pass is from what JAX does, in float64."""
+    """How far the gradient that the whole pass by rules hands on to the child is from JAX's, in float64."""
     step: int | None = None
-    """In the body of a loop, the step in which they differ most, counted through all steps if the loop is
-    itself inside of a loop."""
+    """In the body of a loop, the step in which rule and JAX differ most; for a loop inside another, counted
+    through all steps of both."""
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class ChildCheck:
 
     @property
     def is_finite(self) -> bool:
-        """Whether what the gradient is computed from is finite."""
+        """Whether the numbers that the gradient is computed from are finite."""
         return all(max(c.value, c.adjoint) < math.inf for c in self.comparisons.values())
 
     def index(self, kind: str) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class ChildCheck:
 
     @property
     def likeness(self) -> str:
-        """What the gradient found is, compared with the one expected, if that can be said in few words."""
+        """How the gradient found relates to the one expected, if that can be said in few words."""
         found = self.comparisons["float64"]
         if not found.difference < math.inf:
             return "not finite"
@@ -69,7 +69,7 @@ class NodeCheck:
     """One operator of a loss."""
 
     key: str
-    """Its number on the tape; in the body of loop 17 that and the row: ``17.3``."""
+    """Its number on the tape; in the body of loop 17, the loop's number and the row: ``17.3``."""
     type: str
     shape: str
     place: str
@@ -77,12 +77,13 @@ class NodeCheck:
     layer: str
     """The group of parameters to which it belongs, or the line that recorded it where there is none."""
     children: tuple[ChildCheck, ...] = ()
-    """Those that a gradient flows into."""
+    """The children that a gradient flows into."""
     value: Distance | None = None
-    """The value in float32, from that in float64; ``None`` if only float64 was asked for."""
+    """How far the value in float32 is from that in float64; ``None`` if only float64 was asked for."""
     adjoints: Mapping[str, Distance] = field(default_factory=dict)
-    """How far the adjoints of the whole passes are apart: by rules and by JAX in each type (``float64``,
-    ``float32``), and in float32 from JAX's in float64 (by JAX ``rounding``, by rules ``rule_rounding``)."""
+    """How far the adjoints of the whole passes are apart: those by rules from those by JAX in each type
+    (``float64``, ``float32``), and those in float32 from JAX's in float64 (``rounding`` for JAX's,
+    ``rule_rounding`` for the rules')."""
     by_design: bool = False
     """Whether its rule is not meant to be the derivative."""
     problem: str = ""
@@ -95,7 +96,7 @@ class NodeCheck:
 
     @property
     def loop(self) -> str:
-        """The loop in whose body it is, or nothing."""
+        """The key of the loop in whose body the operator is; empty outside of loops."""
         return self.key.rpartition(".")[0]
 
     @property
@@ -111,8 +112,8 @@ class NodeCheck:
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``by design``, ``WRONG`` where float64 says so, ``UNSTABLE`` where only float32 does, ``not
-        finite`` where there is nothing to be judged, or the problem."""
+        """``ok``, ``by design``, ``WRONG`` where float64 says so, ``UNSTABLE`` where only float32 does,
+        ``not finite`` where there is nothing to judge, or ``FAILS`` where there is a problem."""
         if self.problem:
             return "FAILS"
         if not self.objections:
@@ -123,8 +124,8 @@ class NodeCheck:
 
     @property
     def worst(self) -> float:
-        """The largest difference of rule and JAX in float64, relative to the gradient by the same child, or
-        where that is more to what rounding can make of it; wrong above 1e-10."""
+        """The largest difference between rule and JAX in float64, relative to the gradient by the same child
+        or, where that is more, to what rounding can do to it; wrong above 1e-10."""
         return max((TOLERANCES["float64"] * child.excess for child in self.children), default=0.0)
 
 
@@ -153,5 +154,5 @@ class LayerCheck:
 
     @property
     def worst(self) -> float:
-        """The largest difference of a rule and JAX in float64, relative to the largest gradient."""
+        """The largest difference between a rule and JAX in float64, relative as in ``NodeCheck.worst``."""
         return max(node.worst for node in self.nodes)

@@ -23,7 +23,7 @@ _COLORING = {
     "fact": "gradient",
 }
 _SPOILED = 1e-10
-"""The relative error from which on an adjoint counts as off."""
+"""The relative error above which an adjoint counts as off."""
 
 
 def departures_page(
@@ -35,7 +35,7 @@ def departures_page(
     parameters: LossReport,
     scene: Scene,
 ) -> str:
-    """The text of the page; ``ways`` are those of parameters to departing operators, by layers."""
+    """The text of the page; ``ways`` are the layers from each parameter to the operator that departs."""
     folder = files(__package__)
     parts = {
         "page.css": (folder / "page.css").read_text(encoding="utf-8"),
@@ -70,7 +70,7 @@ def _departures(nodes: Sequence[NodeCheck], count: int, ways: Mapping[str, Seque
     lines += [_article(node) for node in nodes]
     if ways:
         rows = [(name, " ← ".join(way)) for name, way in ways.items()]
-        lines.append("<details><summary><span>The ways of errors to parameters</span></summary>")
+        lines.append("<details><summary><span>The paths of errors to parameters</span></summary>")
         lines += [_table(("parameter", "layers"), rows), "</details>"]
     return "\n".join(lines)
 
@@ -165,7 +165,7 @@ _SERIES = (
 
 
 def _picture(nodes: Sequence[NodeCheck]) -> str:
-    """A dot for each operator, from the first recorded to the loss, and each relative error."""
+    """A dot for each relative error of each operator, from the first recorded to the loss."""
     shown = [node for node in nodes if not node.loop]
     dots = []
     for k, node in enumerate(shown):
@@ -196,14 +196,14 @@ def _picture(nodes: Sequence[NodeCheck]) -> str:
 
 
 def _y(error: float) -> float:
-    """The height of a relative error, from 1e-17 to 10 by its logarithm."""
+    """The height of a relative error, on a logarithmic scale from 1e-17 to 10."""
     exponent = min(max(math.log10(error), -17.0), 1.0)
     return 8 + (1 - exponent) / 18 * (_HEIGHT - _BOTTOM - 8)
 
 
 def _clusters(nodes: Sequence[NodeCheck]) -> dict[str, str]:
     """The nodes whose rules depart, those whose adjoints are off, and the others; the first are red."""
-    kinds: dict[str, list[str]] = {"departs": [], "agrees": [], "is off by what another hands on": []}
+    kinds: dict[str, list[str]] = {"departs": [], "agrees": [], "is off because of another operator": []}
     for node in nodes:
         adjoint = node.adjoints.get("float64")
         off = adjoint is not None and not adjoint.relative <= _SPOILED

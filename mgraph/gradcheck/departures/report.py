@@ -1,4 +1,4 @@
-"""What an examination of a loss operator by operator found; prints as text."""
+"""What the examination of a loss, operator by operator, found; prints as text."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class DepartureReport:
     title: str
     nodes: tuple[NodeCheck, ...]
     """All operators that a gradient reaches, in the order of recording; those in the body of a loop come
-    before it."""
+    before the loop."""
     parameters: LossReport
     """The gradient of the loss by each parameter, from the same passes."""
     loss: float
-    """Its value, in float64; of a loss of several elements their sum."""
+    """The value of the loss in float64; if it has several elements, their sum."""
     scene: Scene = field(repr=False, compare=False)
     """The graph, for pages."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each parameter whose gradient is wrong the keys of operators from it to one that departs, along
-    what is off by most."""
+    """For each parameter whose gradient is wrong, the keys of the operators from it to one that departs,
+    along the largest errors."""
 
     @cached_property
     def departures(self) -> tuple[NodeCheck, ...]:
@@ -85,7 +85,7 @@ class DepartureReport:
         return "\n".join([*lines, "", self.parameters.table(rows)])
 
     def _departures(self, rows: int | None) -> Iterator[str]:
-        """The first departing operator as a block, the others as lines; the way of the worst error."""
+        """The first departing operator as a block, the others as lines; the path of the worst error."""
         if not self.departures:
             yield f"each of {len(self.nodes)} operators agrees with JAX"
             return
@@ -107,7 +107,7 @@ class DepartureReport:
     def page(self) -> str:
         """The report as one HTML page that needs no network; ``write_page`` writes it to a file.
 
-        Besides what the text says it has the errors of all operators as a picture, every operator of each
+        Besides what the text says, it has a chart of the errors of all operators, every operator of each
         layer with values and adjoints of both sides, and the graph, coloured by where gradients depart.
         """
         ways = {name: self.way(name) for name in self.paths}

@@ -1,8 +1,8 @@
 """Operators one by one, forward and backward: what each computes, and where its rule departs from JAX.
 
-The whole pass is Marian's: values in the order of recording, adjoints in the reverse order, each operator by
-a compiled function of its own. Operators that are alike share it, so that a deep model compiles what one of
-its layers has. Values and adjoints are dropped as soon as nothing below needs them.
+The passes are Marian's: values in the order of recording, adjoints in reverse order, each operator by its own
+compiled function. Operators that are alike share one, so a deep model compiles no more than one of its
+layers. Values and adjoints are dropped as soon as nothing below needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .comparison import Comparison, Distance, Gradients, Pull, comparisons, dist
 
 Adjoints = dict[int, Any]
 Inner = list[tuple[Comparison | None, ...]]
-"""Of an operator in a body, for each step the comparison of its rule with JAX for each child, in float64."""
+"""Comparisons of the rule of an operator in a body with JAX, for each step and child, in float64."""
 
 
 @dataclass
@@ -34,23 +34,22 @@ class Findings:
     """What was found at one row."""
 
     value: Distance | None = None
-    """The value in float32, from that in float64; ``None`` if only float64 was asked for."""
+    """How far the value in float32 is from that in float64; ``None`` if only float64 was asked for."""
     adjoints: dict[str, Distance] = field(default_factory=dict)
-    """How far adjoints are apart: by rules and by JAX in each type (``float64``, ``float32``), and in float32
-    from JAX's in float64 (by JAX ``rounding``, by rules ``rule_rounding``)."""
+    """How far adjoints are apart: those by rules from those by JAX in each type (``float64``, ``float32``),
+    and those in float32 from JAX's in float64 (``rounding`` for JAX's, ``rule_rounding`` for the rules')."""
     children: dict[str, tuple[Comparison | None, ...]] = field(default_factory=dict)
-    """For each element type the comparison of its rule with JAX, from the adjoint by JAX."""
+    """For each element type, the comparison of the rule with JAX for each child, at the adjoint by JAX."""
     handed_on: tuple[Distance | None, ...] = ()
-    """For each child how far what the rules hand on to it is from what JAX does, in float64."""
+    """For each child, how far the gradient that the rules hand on to it is from JAX's, in float64."""
     inner: dict[str, Inner] = field(default_factory=dict)
-    """For a loop, the comparisons of the operators in its body, by their rows; ``3.2`` is in a loop inside of
-    the body."""
+    """For a loop, the comparisons of the operators in its body, by row; ``3.2`` is in a nested loop."""
     problem: str = ""
     """Why the rule could not be evaluated."""
 
 
 class Programs:
-    """Compiled functions of single operators, each compiled by JAX for the shapes that it meets.
+    """Compiled functions of single operators, each compiled by JAX for the shapes that it gets.
 
     ``rounding`` is that of the ``Widening`` in float64.
     """
@@ -77,8 +76,9 @@ class Programs:
     def compared(
         self, operator: Any, trained: tuple[bool, ...], *given: Any
     ) -> tuple[Gradients, tuple[Comparison | None, ...]]:
-        """JAX's gradients from the adjoint, the value and the children's values, and for each child how the
-        rule's compares. A rule that is no derivative by design has nothing to be compared with."""
+        """JAX's gradients, given the adjoint, the value and the children's values, and for each child how the
+        rule's compares. A rule that by design is not a derivative is not compared; its own gradients are
+        returned."""
         pull = self.pull(operator, trained)
         if operator.gradient_is_derivative:
             kind = "float64" if jax.config.jax_enable_x64 else "float32"
@@ -133,14 +133,14 @@ class Side:
         return value
 
     def start(self, i: int) -> None:
-        """Make the row the one whose elements' sum is differentiated."""
+        """Start from this row: the sum of its elements is differentiated."""
         with self._types():
             ones = jnp.ones_like(self.values[i])
         self.by_jax[i], self.by_rule[i] = ones, ones
 
     def backward(self, i: int, flags: Sequence[bool]) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-        """Add the gradients of a row to the adjoints of its children: for each child how rule and JAX compare
-        at the adjoint by JAX, what JAX hands on, and what the rules hand on to it."""
+        """Add the gradients of a row to the adjoints of its children. Returns for each child how rule and JAX
+        compare at the adjoint by JAX, what JAX hands on to it, and what the rules hand on."""
         operator, *rows = self.rows[i]
         trained, children = tuple(flags[k] for k in rows), tuple(self.values[k] for k in rows)
         value, pull = self.values[i], self._programs.pull(operator, trained)
@@ -151,7 +151,7 @@ class Side:
         return compared, expected, found
 
     def backward_by_jax(self, i: int, flags: Sequence[bool]) -> None:
-        """Add JAX's gradients of a row, whose rule cannot be evaluated, to both adjoints of its children."""
+        """Add JAX's gradients of a row whose rule cannot be evaluated to both adjoints of each child."""
         operator, *rows = self.rows[i]
         children = tuple(self.values[k] for k in rows)
         pull = self._programs.pull(operator, tuple(flags[k] for k in rows))
@@ -169,7 +169,7 @@ class Side:
             return self._programs.inner(loop, tuple(flags[k] for k in rows), self.by_jax[i], children)
 
     def forget(self, i: int) -> None:
-        """Drop what only rows above the i-th needed."""
+        """Drop what only rows above the i-th one needed."""
         for kept in (self.values, self.by_jax, self.by_rule):
             kept.pop(i, None)
 
@@ -186,7 +186,7 @@ class Side:
 class Sweep:
     """The operators below one row, examined from that row down.
 
-    ``wide`` has values of float64; ``narrow`` is the same in the graph's own types, if it is asked for.
+    ``wide`` has values of float64; ``narrow``, if wanted, has them in the graph's own types.
     """
 
     def __init__(self, wide: Side, narrow: Side | None, flags: Sequence[bool]) -> None:
@@ -232,7 +232,7 @@ class Sweep:
             side.forget(i)
 
     def _pull(self, i: int, found: Findings) -> None:
-        """Examine an operator, and go on to its children."""
+        """Examine an operator, and propagate to its children."""
         wide, operator = self._wide, self._wide.rows[i][0]
         try:
             if isinstance(operator, ScanNodeOp):

@@ -16,7 +16,7 @@ ADJOINTS = ("rounding", "rule_rounding", "float64")
 
 
 def block(node: NodeCheck) -> Iterator[str]:
-    """What there is to say about an operator that departs."""
+    """The lines about an operator that departs."""
     yield f"{node.label} in {node.layer}: {node.verdict}"
     yield f"  {node.place}"
     if node.problem:
@@ -27,14 +27,14 @@ def block(node: NodeCheck) -> Iterator[str]:
 
 
 def likenesses(node: NodeCheck) -> Iterator[str]:
-    """What the wrong gradients are, compared with the right ones."""
+    """How the wrong gradients relate to the right ones."""
     for child in node.children:
         if "float64" in child.objections and child.likeness:
             yield f"the gradient by {child.name} is {child.likeness}"
 
 
 def child_rows(children: Sequence[ChildCheck]) -> list[tuple[str, ...]]:
-    """A head, and a row for each child: magnitudes, the worst element and both gradients there."""
+    """A header, and a row for each child: magnitudes, the worst element and both gradients there."""
     rows: list[tuple[str, ...]] = [
         ("gradient by", "shape", "value", "largest", "rule - jax", "allowed", "at", "jax", "rule", "")
     ]

@@ -1,1 +1,1 @@
-"""JAX functions with rules of their own, as the witnesses see them: with the rules and without."""
+"""JAX functions with custom rules, as the witnesses see them: with the rules and without."""

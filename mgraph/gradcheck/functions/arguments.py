@@ -1,4 +1,4 @@
-"""The arguments of a JAX function: the floating point leaves by which it is differentiated, and the rest."""
+"""The arguments of a JAX function: the floating point leaves chosen for differentiation, and the rest."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ...specs import is_real
 
 @dataclass(frozen=True)
 class Arguments:
-    """Positional arguments, pytrees, of which some leaves are differentiated by."""
+    """Positional arguments, pytrees, some of whose leaves are chosen for differentiation."""
 
     names: tuple[str, ...]
-    """Of the chosen leaves, as one writes them: ``params['w']``."""
+    """The names of the chosen leaves, as in code: ``params['w']``."""
     every: tuple[Any, ...]
     """All leaves."""
     chosen: tuple[int, ...]
-    """Positions of the leaves that are differentiated by."""
+    """Positions of the chosen leaves."""
     form: Any
     """The structure of the arguments."""
 
     @property
     def leaves(self) -> list[Any]:
-        """The leaves that are differentiated by."""
+        """The chosen leaves."""
         return [self.every[i] for i in self.chosen]
 
     def filled(self, leaves: Sequence[Any], widened: bool) -> tuple[Any, ...]:
-        """The arguments with other values of the chosen leaves. Of the others arrays of floating point
-        numbers are ``widened``, too, so that types do not mix, or as JAX has them."""
+        """The arguments with new values for the chosen leaves. The other floating point arrays are converted,
+        too: if ``widened``, to float64, so that types do not mix; else to the type that JAX gives them."""
         element_type = np.float64 if widened else None
         every = [_kept(leaf, element_type) for leaf in self.every]
         for i, leaf in zip(self.chosen, leaves, strict=True):
@@ -47,15 +47,15 @@ class Arguments:
 
 
 def _kept(leaf: Any, element_type: Any) -> Any:
-    """A leaf that is not differentiated by, for one call of the function."""
+    """A leaf that is not chosen, for one call of the function."""
     if _is_array(leaf) and is_real(leaf):
         return jnp.asarray(leaf, element_type)
-    # JAX remembers of an array of NumPy's what it became of 64 bits when it first met it.
+    # JAX remembers how it first converted a NumPy array of 64-bit numbers, but not for a copy.
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def are_shapes(args: Sequence[Any]) -> bool:
-    """Whether arguments are shapes, as those of a function of nodes: ints or tuples and lists of ints."""
+    """Whether arguments are shapes, as for a function of nodes: ints, or tuples or lists of ints."""
     return all(_is_size(a) or (isinstance(a, tuple | list) and all(map(_is_size, a))) for a in args)
 
 
@@ -66,7 +66,7 @@ def _is_size(value: Any) -> bool:
 def arguments_of(
     function: Callable[..., Any], title: str, args: Sequence[Any], argnums: int | Sequence[int] | None
 ) -> Arguments:
-    """Arguments split in leaves; ``argnums`` as in ``jax.grad``, ``None`` for all that are not static."""
+    """Arguments split into leaves; ``argnums`` as in ``jax.grad``, ``None`` for all that are not static."""
     positions = _positions(function, title, len(args), argnums)
     paths, form = jax.tree_util.tree_flatten_with_path(tuple(args))
     names, chosen = [], []
@@ -98,7 +98,7 @@ def _positions(
 
 
 def _is_float(title: str, name: str, leaf: Any) -> bool:
-    """Whether a leaf can be differentiated by."""
+    """Whether the function can be differentiated with respect to a leaf."""
     if isinstance(leaf, jax.core.Tracer):
         raise ArgumentError(f"{title}: {name} is a tracer; gradients are checked outside of jax.jit{here()}")
     if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -115,7 +115,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value is an array of keys of random numbers."""
+    """Whether a value is an array of random keys."""
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
@@ -136,7 +136,7 @@ def _name(function: Callable[..., Any], position: int) -> str:
 
 
 def described(tree: Any) -> str:
-    """The leaves of a pytree in short: ``float32[3,4]``, types of what is no array."""
+    """The leaves of a pytree in short: ``float32[3,4]``, or the type of a leaf that is not an array."""
     leaves = jax.tree.leaves(tree)
     shown = [
         f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" if hasattr(leaf, "dtype") else type(leaf).__name__

@@ -1,4 +1,4 @@
-"""The custom rules that a JAX function calls, and what they return that JAX lets pass."""
+"""The custom rules that a JAX function calls, and the faults in their results that JAX lets pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...specs import is_real
 from ..references.numpy_witness import CALLS
 
 _CUSTOM_GRADIENT = "custom_derivatives.py"
-"""The file of JAX in which ``jax.custom_gradient`` makes a rule of a user's function."""
+"""The file of JAX in which ``jax.custom_gradient`` turns a user's function into a rule."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def rule_of(equation: core.JaxprEqn) -> CustomRule:
 
 
 def _info(equation: core.JaxprEqn) -> Any:
-    """What JAX knows of the function that a rule belongs to."""
+    """What JAX knows about the function that a rule belongs to."""
     return opened(equation.params[CALLS[equation.primitive.name]]).debug_info
 
 
@@ -77,7 +77,7 @@ def spec_of_variable(variable: Any) -> jax.ShapeDtypeStruct:
 
 
 def faults_of_rules(program: Any) -> list[str]:
-    """What rules of ``jax.custom_vjp`` return that has a wrong shape or type; JAX lets much of it pass."""
+    """Wrong shapes and types that rules of ``jax.custom_vjp`` return; JAX lets many of them pass."""
     found: dict[str, None] = {}
     for call in calls_of_rules(program):
         rule = rule_of(call)
@@ -118,7 +118,7 @@ def _faults(call: core.JaxprEqn) -> Iterator[str]:
 
 
 def reason(e: BaseException) -> str:
-    """An exception in one line; all that JAX says of a rule, of other messages the first line."""
+    """An exception in one line: JAX's messages about rules in full, others cut to their first line."""
     text = str(e).strip()
     if not text.startswith("Custom"):
         text = text.partition("\n")[0]

@@ -17,7 +17,7 @@ Chosen = Callable[[CustomRule], bool]
 
 
 def without_rules(program: Any, args: Sequence[Any], chosen: Chosen) -> list[Any]:
-    """The results of a program whose chosen rules are taken out: JAX sees what the functions compute.
+    """The results of a program without its chosen rules: JAX sees what the functions themselves compute.
 
     ``jax.jit``, ``jax.checkpoint`` and other calls around a chosen rule are inlined; loops and branches stay.
     """
@@ -57,7 +57,7 @@ def _closed(program: Any) -> Any:
 
 
 def _rewritten(equation: core.JaxprEqn, chosen: Chosen) -> core.JaxprEqn:
-    """A loop or a branch whose programs have no chosen rules."""
+    """The equation of a loop or a branch, without the chosen rules in its programs."""
 
     def rewritten(value: Any) -> Any:
         if isinstance(value, tuple | list):

@@ -18,14 +18,15 @@ from ..witnesses.problem import Problem
 from .traced import TracedFunction
 
 _LEAST = 1e-5
-"""What differences are relative to is at least so much of the size of the outputs."""
+"""The scale of differences is at least this fraction of the size of the outputs."""
 _REFUTED = 1e-4
-"""A derivative that is off by more is refuted by differences that are this much closer to another one."""
+"""How far JAX's derivative must be from the rule's to be in doubt; differences refute it if the rule's error
+is less than this fraction of JAX's."""
 _PLACES = (-2.0, -1.0, 1.0, 2.0)
 _WEIGHTS = (1 / 12, -8 / 12, 8 / 12, -1 / 12)
 """A five-point difference."""
 _SEEN = 0.3
-"""What differences may be off at most, relative to a slope, or they see nothing."""
+"""Differences that may be off by more than this, relative to a slope, see nothing."""
 
 Differences = dict[str, float]
 
@@ -57,7 +58,7 @@ class FunctionProblem(Problem):
             self.note(f"forward mode only: {self.traced.no_reverse}")
             return [self._told(i, Answer(mode)) for i, mode in enumerate(modes)]
         if self.no_jax and self.traced.rules:
-            self.note(f"not held against JAX's own derivative: {self.no_jax}")
+            self.note(f"not compared with JAX's own derivative: {self.no_jax}")
         answers = [
             replace(answer, differences={**answer.differences, **mode})
             for answer, mode in zip(super().first_order(rule_set), modes, strict=True)
@@ -65,7 +66,7 @@ class FunctionProblem(Problem):
         if not self.extrapolates:
             answers = [replace(answer, allowed={}, findings={}) for answer in answers]
         told = [self._told(i, answer) for i, answer in enumerate(answers)]
-        # At a kink forward mode may choose another subgradient than JAX; reverse mode is judged there.
+        # At a kink, forward mode may choose a different subgradient from JAX's; reverse mode is judged there.
         silent = ("forward",) if lost or not self._smooth else ()
         return [self._heard(answer, silent) for answer in told]
 
@@ -92,19 +93,19 @@ class FunctionProblem(Problem):
         return self._asked(super().compiled, rule_set)
 
     def _asked(self, question: Callable[[str], list[Answer]], rule_set: str) -> list[Answer]:
-        """Answers to a question about reverse mode, where there is one."""
+        """Answers to a question about reverse mode, empty where there is none."""
         if self.traced.no_reverse:
             return self._nothing()
         return [self._heard(answer) for answer in question(rule_set)]
 
     def _heard(self, answer: Answer, silent: Sequence[str] = ()) -> Answer:
-        """An answer without the witnesses that cannot judge, with limits that rounding allows."""
+        """An answer without the witnesses that cannot judge, and with the limits that rounding allows."""
         silent = [*silent, *(("jax",) if self.no_jax else ())]
         differences = {w: d for w, d in answer.differences.items() if w not in silent}
         return self.traced.rounding.allows(replace(answer, differences=differences))
 
     def _told(self, i: int, answer: Answer) -> Answer:
-        """An answer with the limit of differences in types of less precision, without them if they drown."""
+        """An answer, in less precise types with the limit of differences, or without these if they drown."""
         if self.extrapolates:
             return answer
         found, rounding = self._derivatives, self.traced.rounding
@@ -124,7 +125,7 @@ class FunctionProblem(Problem):
     # -- the function
 
     def _either(self, point: Point, rule_set: str, frozen: int | None) -> list[jax.Array]:
-        """The outputs with the rules, or for JAX's own derivative, where it is a witness, without."""
+        """The outputs with the rules, or without them for JAX's own derivative where that is a witness."""
         point = [jax.lax.stop_gradient(p) if i == frozen else p for i, p in enumerate(point)]
         without = rule_set == "jax" and not self.no_jax
         return self.traced.by_jax(point) if without else self.traced.by_rule(point)
@@ -135,7 +136,7 @@ class FunctionProblem(Problem):
     def _derivatives(self) -> dict[str, Any]:
         """What the function computes: ``plain`` outputs, their ``value`` under differentiation, ``gradient``
         and ``jax gradient`` of their contraction with the adjoint, ``forward`` and ``jax forward``
-        derivatives along each input's tangent, and where it is needed the ``measured`` one."""
+        derivatives along each input's tangent, and where needed the ``measured`` ones."""
         reverse, forward = not self.traced.no_reverse, not self.traced.no_forward
 
         def computed(point: Point) -> dict[str, Any]:
@@ -164,9 +165,9 @@ class FunctionProblem(Problem):
         return max(float(np.max(np.abs(v), initial=0.0)) for v in self._derivatives["plain"])
 
     def _lost_at_the_point(self) -> str:
-        """Why JAX's own derivative is no witness here, empty if it is one.
+        """Why JAX's own derivative cannot be a witness at this point; empty if it can.
 
-        Many rules exist because it is not finite, or wrong, at some points.
+        Many rules exist because JAX's derivative is not finite, or wrong, at some points.
         """
         found = self._derivatives
         if "jax gradient" not in found:
@@ -194,8 +195,9 @@ class FunctionProblem(Problem):
         return bool(rule < _REFUTED * own)
 
     def _modes(self, i: int) -> Differences:
-        """Of an input, the differences of the value under differentiation to the value, of forward mode to
-        JAX's own and to differences, and of ``<adjoint, J t>`` to ``<J^T adjoint, t>``."""
+        """For an input, the differences between the value with and without differentiation, between forward
+        mode by the rule and by JAX, between the rule's slope and measured differences, and between
+        ``<adjoint, J t>`` and ``<J^T adjoint, t>``."""
         found, size = self._derivatives, self._size
         values = [found["value"]] if "value" in found else []
         slopes: list[Any] = []
@@ -228,7 +230,7 @@ class FunctionProblem(Problem):
         return self._sum_along(found["forward"][i][1])
 
     def _steepness(self, i: int) -> float:
-        """The sum of the absolute values of the terms of that derivative."""
+        """The sum of the absolute values of the terms of ``_slope_of_rule``."""
         found = self._derivatives
         if "gradient" in found:
             return float(np.sum(np.abs(found["gradient"][i] * self._tangents[i])))
@@ -251,7 +253,7 @@ class FunctionProblem(Problem):
         ]
 
     def _alone(self, i: int) -> Point:
-        """The tangent of one input."""
+        """The tangent of one input, with zeros for the others."""
         return [jnp.asarray(t if k == i else 0 * t) for k, t in enumerate(self._tangents)]
 
     def _fitted(self, outputs: Sequence[jax.Array]) -> list[jax.Array]:
@@ -264,7 +266,7 @@ def _random_like(spec: Any, draws: np.random.Generator) -> np.ndarray:
 
 
 def _apart(found: Sequence[Any], expected: Sequence[Any], least: float) -> float:
-    """The largest difference, relative to the largest of what is expected."""
+    """The largest difference, relative to the largest expected number or, if that is larger, to ``least``."""
     sizes = [float(np.max(np.abs(e), initial=0.0)) for e in expected]
     scale = max([least, *sizes]) or 1.0
     return max(relative(f, e, scale) for f, e in zip(found, expected, strict=True))

@@ -17,13 +17,13 @@ _STEP = 2e-4
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rounding to an element type, and what witnesses of a gradient can see beside it."""
+    """Rounding to an element type, and what witnesses of a gradient can still see."""
 
     type: Any
 
     @property
     def epsilon(self) -> float:
-        """The distance from one to the next number of the type."""
+        """The distance from 1 to the next number of the type."""
         return float(jnp.finfo(self.type).eps)
 
     @property
@@ -38,17 +38,19 @@ class Rounding:
 
     @property
     def exact(self) -> float:
-        """The largest relative difference of gradients that are equal but for rounding."""
+        """The largest relative difference between gradients that differ only by rounding."""
         return TOLERANCES["jax"] if self.is_wide else max(1e-4, 16 * self.epsilon)
 
     def blur(self, magnitude: float, step: float, slope: float) -> float:
-        """How far, relative to a slope, five-point differences of outputs of a magnitude may be off."""
+        """How far five-point differences of outputs of a ``magnitude`` may be off, relative to a
+        ``slope``."""
         return 10 * self.exact + 8 * self.epsilon * magnitude / (step * slope or 1e-300)
 
     def allows(self, answer: Answer) -> Answer:
-        """What was found, with no smaller differences told from rounding than the type allows.
+        """The answer, with the limits that the type's rounding allows.
 
-        ``zero`` and ``repeat`` ask for the same bits in any type; second derivatives lose ten times as much.
+        ``zero`` and ``repeat`` ask for the same bits in any type; second derivatives may be off ten times as
+        far.
         """
         if self.is_wide:
             return answer
@@ -61,5 +63,5 @@ class Rounding:
 
 
 def narrowest(program: Any) -> Rounding:
-    """Rounding to the coarsest type in which a program computes what depends on its inputs."""
+    """Rounding to the least precise type in which a program computes anything that depends on its inputs."""
     return Rounding(narrowest_type(program))

@@ -1,4 +1,4 @@
-"""A JAX function as a problem for the witnesses: as it is, and without its custom rules."""
+"""A JAX function as the witnesses see it: as it is, and without its custom rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .rounding import Rounding, narrowest
 class TracedFunction:
     """A function of arrays at a point, with its custom rules and with the chosen ones taken out.
 
-    It is computed in float64 if the function takes that, else in the types of its arguments.
+    It is computed in float64 if the function accepts that, else in the types of its arguments.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class TracedFunction:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the leaves that are differentiated by."""
+        """The shapes of the chosen leaves of ``arguments``."""
         return list(self._shapes)
 
     @property
     def point(self) -> list[np.ndarray]:
-        """The leaves that are differentiated by, in the widest type there is."""
+        """The chosen leaves of ``arguments``, in float64 or, without x64, in float32."""
         wide = np.float64 if self.x64 else np.float32
         return [np.asarray(leaf).astype(wide) for leaf in self.arguments.leaves]
 
@@ -62,7 +62,7 @@ class TracedFunction:
         return self._outputs(self._entered(point))
 
     def by_jax(self, point: Point) -> list[jax.Array]:
-        """The same by the function without the chosen rules."""
+        """The same outputs, by the function without the chosen rules."""
         return without_rules(self._program, self._entered(point), self._chosen.__contains__)
 
     def _entered(self, point: Point) -> list[Any]:
@@ -127,7 +127,7 @@ class TracedFunction:
 
     @cached_property
     def _chosen(self) -> set[CustomRule]:
-        """The rules that are checked: those of ``only``; else all but JAX's own, or these if there are no
+        """The rules that are checked: those in ``only``; else all but JAX's own, or JAX's own if there are no
         others."""
         if self._only:
             known = {rule.name for rule in self.rules}
@@ -142,7 +142,7 @@ class TracedFunction:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What the rules return that is no gradient of their functions: wrong shapes and types."""
+        """What the rules return that cannot be a gradient of their functions: wrong shapes and types."""
         with jax.enable_x64(self.x64):
             return faults_of_rules(self._program)
 
@@ -150,7 +150,7 @@ class TracedFunction:
         """Which rules are checked, and which are kept as they are."""
         checked = [str(rule) for rule in self.rules if rule in self._chosen]
         kept = [str(rule) for rule in self.rules if rule not in self._chosen]
-        yield f"rules checked: {', '.join(checked)}" if checked else "no custom rules: judged are JAX's own"
+        yield f"rules checked: {', '.join(checked)}" if checked else "no custom rules: JAX's own are judged"
         if kept:
             yield f"rules kept as they are: {', '.join(kept)}"
 
@@ -158,7 +158,7 @@ class TracedFunction:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the rules before any number is compared, empty if nothing is."""
+        """What is wrong with the rules before any number is compared; empty if nothing is."""
         if self.faults:
             return "; ".join(self.faults)
         if self.no_reverse and self.no_forward:
@@ -169,33 +169,34 @@ class TracedFunction:
 
     @cached_property
     def no_reverse(self) -> str:
-        """Why the function has no reverse mode, empty if it has."""
+        """Why the function has no reverse mode; empty if it has one."""
         return self._failure(lambda point: jax.grad(self._sum(self.by_rule))(point))
 
     @cached_property
     def no_forward(self) -> str:
-        """Why the function has no forward mode. That of a ``custom_vjp`` is not expected."""
+        """Why the function has no forward mode; empty if it has one. A ``custom_vjp`` need not have one."""
         if any(rule.is_vjp for rule in self.rules):
             return "custom_vjp"
         return self._failure(lambda point: jax.jvp(self.by_rule, (point,), (point,)))
 
     @cached_property
     def no_jax(self) -> str:
-        """Why JAX cannot differentiate the function without the chosen rules in reverse mode."""
+        """Why JAX cannot differentiate the function without the chosen rules in reverse mode; empty if it
+        can."""
         if not self._chosen:
             return "it has no custom rules"
         return self._failure(lambda point: jax.grad(self._sum(self.by_jax))(point))
 
     @cached_property
     def no_jax_forward(self) -> str:
-        """The same in forward mode."""
+        """Like ``no_jax``, in forward mode."""
         if not self._chosen:
             return "it has no custom rules"
         return self._failure(lambda point: jax.jvp(self.by_jax, (point,), (point,)))
 
     @cached_property
     def rounding(self) -> Rounding:
-        """The coarsest type in which the function or its gradient is computed."""
+        """The rounding of the least precise type in which the function or its gradient is computed."""
         mode: Any = jax.grad(self._sum(self.by_rule))
         if self.no_reverse:
             mode = self.by_rule
@@ -225,9 +226,9 @@ def traced_function(
     only: str | Sequence[str],
     cotangents: Any,
 ) -> tuple[TracedFunction, str]:
-    """A function in float64 if it takes that, else in the types of its arguments, and why not in float64.
+    """A function in float64 if it accepts that, else in the types of its arguments, and why not in float64.
 
-    ``ArgumentError`` for what is no function of these arguments.
+    ``ArgumentError`` if it is not a function of these arguments.
     """
     arguments = arguments_of(function, title, args, argnums)
     names = [only] if isinstance(only, str) else list(only)
@@ -245,7 +246,7 @@ def traced_function(
         return own, reason(e)
     if wide.no_reverse != own.no_reverse:
         return own, wide.no_reverse
-    if wide.faults:  # of a rule that casts to its own type
+    if wide.faults:  # a rule casts to a type of its own
         return own, "; ".join(wide.faults)
     return wide, ""
 
@@ -253,4 +254,4 @@ def traced_function(
 def _static_hint(e: BaseException) -> str:
     if not isinstance(e, jax.errors.JAXTypeError):
         return ""
-    return "\n  arguments that are no arrays for the function: leave them out of argnums"
+    return "\n  arguments that the function does not use as arrays: leave them out of argnums"

@@ -1,4 +1,4 @@
-"""Mutation of rules: how well witnesses and cases would see a wrong one."""
+"""Mutation testing of rules: how well witnesses and cases would see a wrong one."""
 
 from __future__ import annotations
 

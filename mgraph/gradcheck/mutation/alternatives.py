@@ -1,4 +1,4 @@
-"""What may stand in an expression's place by mistake."""
+"""The expressions that may stand in another one's place by mistake."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TWINS = {
     "add": "set",
     "set": "add",
 }
-"""Functions that are taken for one another."""
+"""Functions that are easily mistaken for one another."""
 
 _MOVES = ("T", "mT")
 _FACTS = ("shape", "dtype", "ndim", "size")
@@ -63,7 +63,7 @@ class Meanings(Protocol):
 def alternatives(
     node: ast.expr, above: Sequence[ast.AST], scope: Meanings, names: Sequence[str]
 ) -> Iterator[Alternative]:
-    """The mistakes that can be made with ``node``, which stands in ``above``; ``names`` are those of the
+    """The mistakes that can be made with ``node``; ``above`` are the nodes that enclose it, ``names`` the
     variables that exist there."""
     if isinstance(node, ast.BinOp):
         yield from _of_arithmetic(node)
@@ -190,7 +190,7 @@ def _receiver(node: ast.expr) -> ast.expr:
 
 
 def _has(function: ast.Attribute, name: str, scope: Meanings) -> bool:
-    """Whether a module that is called has the function ``name``, as far as it is known."""
+    """Whether the module of a called function also has ``name``; true if the module is not known."""
     owner = function.value
     path = []
     while isinstance(owner, ast.Attribute):

@@ -26,9 +26,9 @@ def check_mutants(
     """Change the rules of operators in many small ways, and report which changes no witness sees.
 
     A mutant is a rule with one mistake: a sign, a factor, a term, an operand, an axis, a comparison, a cast,
-    a gradient for the wrong child. Those that survive say which ``cases`` and ``conventions`` an operator
+    a gradient for the wrong child. Mutants that survive show which ``cases`` and ``conventions`` an operator
     lacks. ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a
-    rule of their own have no mutants. ``on_row`` sees each row as soon as it is complete.
+    rule of their own have no mutants. ``on_row`` is called with each row as soon as it is complete.
     """
     examined = functools.partial(_examined, seed=seed)
     return MutantReport(rows_of(examined, chosen_operators(names, module), on_row, side_by_side=False))
@@ -40,7 +40,7 @@ def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
     if cls.cases and all(case.is_empty for case in cls.cases):
         return MutantRow(cls.__name__, cls.type, (), problem=NOTHING)
     try:
-        # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
+        # Uncompiled, because each mutant runs only a few times; loops and branches are then Python's.
         with jax.enable_x64(True), jax.disable_jit(), ending_loops():
             verdicts = tuple(judged(cls, seed))
     except (Exception, SystemExit) as e:  # a user's operator may raise anything

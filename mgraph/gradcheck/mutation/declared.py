@@ -8,7 +8,7 @@ from ...node import NaryNodeOp
 
 
 def unreached(function: str) -> str:
-    """The key of a reason for all changes of a function in lines that no case reaches."""
+    """The key of a reason for all changes to a function in lines that no case reaches."""
     return f"{function}: no case comes here"
 
 
@@ -38,7 +38,7 @@ _SHIFTS = (
     f"{_MOST} -> -1",
     *(f"{_MOST} -> {_MOST.replace('top', other)}" for other in ("by_weights", "weights")),
 )
-"""Of what attention with dropout subtracts from all slopes of a row."""
+"""Changes to what attention with dropout subtracts from all slopes of a row."""
 _SCALED_LAST = unreached("ProductNodeOp.product_gradients")
 _ONE_MATRIX = {unreached(function): _NO_BATCHES for function in ("matmul", "_matmul_of_batch_copy")}
 _MANY_MATRICES = {
@@ -81,7 +81,7 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
     "LogSumExpNodeOp": {unreached("largest"): _NO_ELEMENTS},
     "LogCumSumExpNodeOp": {"-jnp.inf -> jnp.inf": _INFINITE},
 }
-"""By the name of the operator: reasons, by changes as ``before -> after``, or for all changes of a function
+"""By the name of the operator: reasons, for a change as ``before -> after``, or for all changes to a function
 in lines that no case reaches."""
 
 

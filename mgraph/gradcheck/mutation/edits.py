@@ -1,4 +1,4 @@
-"""Small changes of a function's syntax tree, each of which a programmer could have made by mistake."""
+"""Small changes to a function's syntax tree, each of which a programmer could have made by mistake."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _Place = tuple[Any, str, int | None]
 """A node's parent, the parent's field, and the position in it if it is a list."""
 
 _LEFT_ALONE = (ast.Raise, ast.Assert, ast.JoinedStr, ast.arguments)
-"""What a rule says rather than computes: errors, and the signatures of functions inside."""
+"""The parts of a rule that compute nothing: errors, and the signatures of inner functions."""
 
 _SHOWN = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
     *(ast.Call, ast.Subscript, ast.Tuple, ast.List),
 )
-"""Expressions that can be read without what is around them."""
+"""Expressions that can be read on their own."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in a function: the annotated types of its class's fields, the globals it sees."""
+    """What names mean in a function: the annotated types of its class's fields, and the globals it sees."""
 
     fields: Mapping[str, str]
     seen: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Edit:
-    """One change of a tree. It is made in place, and only for a while."""
+    """One change to a tree, made in place and only for a while."""
 
     kind: str
     """What mistake it is: ``sign``, ``factor``, ``axis``, ..."""
@@ -47,14 +47,14 @@ class Edit:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """The tree is changed inside of the ``with``."""
+        """Inside the ``with``, the tree is changed."""
         with _replaced(self.place, self.new):
             yield
 
     @contextmanager
     def marked(self, marker: str) -> Iterator[None]:
-        """Inside, the expression that would be changed, or the branch that would be lost, is an argument of
-        the global function ``marker``."""
+        """Inside the ``with``, the expression that would be changed, or the branch that would be lost, is
+        wrapped in a call of the global function ``marker``."""
         place, old = self.place, _at(self.place)
         if isinstance(old, ast.IfExp) and self.new in (old.body, old.orelse):
             place = old, "orelse" if self.new is old.body else "body", None
@@ -88,7 +88,7 @@ def _put(parent: Any, field: str, i: int | None, node: Any) -> None:
 
 
 def edits_of(tree: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
-    """All changes of the body of a function, each with another outcome as a text."""
+    """All changes to the body of a function, each with a different resulting text."""
     seen = {ast.unparse(tree)}
     variables = _variables(tree)
     for place, above in _places(tree):
@@ -107,7 +107,7 @@ def edits_of(tree: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
 
 
 def _places(tree: ast.FunctionDef) -> Iterator[tuple[_Place, tuple[ast.AST, ...]]]:
-    """The expressions of a body, each with the nodes that it stands in."""
+    """The expressions of a body, each with the nodes that enclose it."""
 
     def below(parent: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[tuple[_Place, tuple[ast.AST, ...]]]:
         for field, value in ast.iter_fields(parent):
@@ -128,7 +128,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _lines(node: ast.expr, above: Sequence[ast.AST]) -> range:
-    """The lines of the statement around a node; of one that holds others, those of the part with the node."""
+    """The lines of the statement around a node; in a compound statement, of the part with the node."""
     inner: ast.AST = node
     for outer in reversed(above):
         if isinstance(inner, ast.stmt) or hasattr(outer, "body"):
@@ -139,7 +139,7 @@ def _lines(node: ast.expr, above: Sequence[ast.AST]) -> range:
 
 
 def _variables(tree: ast.FunctionDef) -> dict[str, int]:
-    """The names of arrays: parameters and what is assigned to, each with the line after which it exists."""
+    """The names of arrays: parameters and assigned variables, each with the line after which it exists."""
     found: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,5 @@
-"""``Judge``: which witnesses see that a mutant of a rule is wrong, and which are the same function."""
+"""``Judge``: which witnesses see that a mutant is wrong, and which mutants are the same function as the
+rule."""
 
 from __future__ import annotations
 
@@ -28,18 +29,18 @@ _ROUNDING = 1e-11
 
 _NOT_REPEATABLE = "gives other gradients when it is called again: it keeps something between calls"
 _SOURCE_CHANGED = "is not what its source says: has the file changed since it was imported?"
-"""Why a rule cannot be changed by its source."""
+"""Why a rule cannot be changed through its source."""
 
 
 Same = Callable[[int], bool]
-"""Whether a rule gives the program of the operator's own on the i-th case or convention; it raises what
-tracing the rule raises."""
+"""Whether a rule gives the same program as the operator's own rule on the i-th case or convention; raises
+what tracing the rule raises."""
 
 
 class Judge:
     """The witnesses of one operator: its cases, its conventions, and probes beyond both.
 
-    ``ArgumentError`` if the rule cannot be read, or does not itself pass.
+    ``ArgumentError`` if the rule cannot be read, or does not pass itself.
     """
 
     def __init__(self, cls: type[NaryNodeOp], seed: int = 0) -> None:
@@ -57,9 +58,9 @@ class Judge:
         self._check_rule()
 
     def _noted(self, *args: Any) -> Any:
-        """What the rule gives; the children that get a gradient are noted."""
+        """What the rule gives; notes the children that get a gradient."""
         found = self._own(*args)
-        if isinstance(found, tuple | list):  # else an error tells
+        if isinstance(found, tuple | list):  # anything else raises an error later
             self._children.update(i for i, g in enumerate(found) if g is not None)
         return found
 
@@ -87,7 +88,7 @@ class Judge:
 
     @functools.cached_property
     def _narrow(self) -> list[Trial | None]:
-        """The cases in bfloat16, ``None`` for one on which the rule itself cannot be evaluated so."""
+        """The cases in bfloat16; ``None`` for one on which the rule itself cannot be evaluated in it."""
         found: list[Trial | None] = []
         for case in self._cls.cases:
             found.append(None)
@@ -99,7 +100,7 @@ class Judge:
 
     @functools.cached_property
     def _probes(self) -> list[list[Probe]]:
-        """Those near each case."""
+        """The probes near each case."""
         return [list(probes_of(self._cls, case)) for case in self._cls.cases]
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -112,7 +113,7 @@ class Judge:
         verdict = functools.partial(Verdict, mutant)
         try:
             rule = mutant.made()
-        except Exception:  # a change may be no program any more
+        except Exception:  # a changed rule may not be a program any more
             return verdict(killers=("raises",))
         everywhere = [
             i for i, lines in enumerate(self._reached) if not mutant.places or mutant.places & lines
@@ -135,7 +136,7 @@ class Judge:
         return verdict(killers=thorough) if thorough else verdict(survives=f"differs at {', '.join(differs)}")
 
     def _comes(self, mutant: Mutant, i: int) -> bool:
-        """Whether the rule comes to what a mutant changes, on the i-th case."""
+        """Whether the rule reaches what a mutant changes, on the i-th case or convention."""
         if mutant.marked is None:
             return True
         marks: list[None] = []
@@ -145,9 +146,9 @@ class Judge:
     # -- the witnesses
 
     def _killers(self, rule: Rule, everywhere: Sequence[int], same: Same) -> tuple[str, ...]:
-        """The witnesses that object to a rule on the first case on which one does; all of one kind are
-        asked, in this order: first derivatives, here and by the branches for other platforms, conventions,
-        second derivatives, 16 bits."""
+        """The witnesses that object to a rule on the first case on which one does. Witnesses of one kind are
+        asked together, in this order: first derivatives, here and by the branches for other platforms,
+        conventions, second derivatives, 16 bits."""
         reached = [i for i in everywhere if i < len(self._trials)]
         for i in reached:
             trial = self._trials[i]
@@ -215,10 +216,10 @@ class Judge:
     # -- whether a mutant is another function
 
     def _compared(self, rule: Rule, reached: Sequence[int], same: Same) -> tuple[str, list[str]]:
-        """Why a mutant is the same function, or else at what it differs from the rule."""
+        """Why a mutant is the same function as the rule, or else where it differs."""
         places = [("the cases", self._places[i]) for i in reached if not same(i)]
         for i, probes in enumerate(self._probes):
-            # The same program is so at all values; other sizes have another program.
+            # Equal programs agree at all values, but other sizes have another program.
             places += [(p.label, p.trial) for p in probes if p.resized or not same(i)]
         differs, largest = [], 0.0
         for label, trial in places:
@@ -251,7 +252,8 @@ def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
 
 
 def _difference(expected: Gradients, found: Gradients) -> float:
-    """The largest relative difference; infinite where only one is finite, or they are so in other ways."""
+    """The largest relative difference; infinite where only one is finite, or where shapes, NaN or infinities
+    differ."""
     largest = 0.0
     for e, f in zip(expected, found, strict=True):
         e, f = e.astype(np.float64), f.astype(np.float64)

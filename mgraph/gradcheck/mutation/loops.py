@@ -1,4 +1,4 @@
-"""``ending_loops``: a mutant of a rule may loop for ever."""
+"""``ending_loops``: an end to loops, because a mutant of a rule may loop forever."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import jax
 from ...errors import GradientError
 
 _ROUNDS = 1_000
-"""No case is so large that a right rule needs more."""
+"""No case is so large that a correct rule needs more."""
 
 
 @contextmanager
 def ending_loops() -> Iterator[None]:
-    """Inside, a ``jax.lax.while_loop`` that is not compiled raises ``GradientError`` instead of going on for
-    ever."""
+    """Inside, an uncompiled ``jax.lax.while_loop`` raises ``GradientError`` instead of running forever."""
     own = jax.lax.while_loop
 
     def ending(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:

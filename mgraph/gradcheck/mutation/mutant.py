@@ -26,11 +26,12 @@ class Mutant:
     before: str
     after: str
     places: frozenset[tuple[str, int]]
-    """The lines, each with its file, of which one must run for the change to matter; none if all do."""
+    """The lines, each with its file, one of which must run for the change to matter; empty if it always
+    does."""
     made: Callable[[], Rule]
     """Makes the rule; it may fail."""
     marked: Callable[[Callable[[], None]], Rule] | None = None
-    """Makes the unchanged rule that calls a function when it comes to what is changed; none if it always
+    """Makes the unchanged rule, which calls a function when it reaches what is changed; ``None`` if it always
     does."""
 
     @property
@@ -40,7 +41,7 @@ class Mutant:
 
 
 def mutants_of(source: RuleSource, children: Set[int]) -> Iterator[Mutant]:
-    """Every mutant of a rule: each small change of its functions, and of the gradients of ``children``, those
+    """Every mutant of a rule: each small change to its functions, and to the gradients of ``children``, those
     that get one."""
     for part, edit in source.edits():
         yield Mutant(
@@ -87,7 +88,7 @@ _CHANGES: tuple[tuple[str, str, Change], ...] = (
     ("cast", "{}, through float32", _through("float32")),
     ("cast", "{}, through int32", _through("int32")),
 )
-"""Changes of the gradient of one child."""
+"""Changes to the gradient of one child."""
 
 
 def _changed(rule: Rule, i: int, change: Change, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What mutants a rule has, and who sees them; prints as a table."""
+"""The mutants of rules, and which witnesses see them; prints as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITNESSES = (
 
 - ``raises``: the mutant, or the engine that checks what it returns, raises;
 - ``jax``, ``differences``: those of ``check_gradients``, on the operator's ``cases``;
-- ``platforms``: the same, with what is meant for other platforms computed here;
+- ``platforms``: the same two, with the code for other platforms run here;
 - ``convention``: the gradients that the operator's ``conventions`` promise;
 - ``second``: that of ``check_gradients``;
 - ``bfloat16``: the mutant raises on 16-bit numbers;
@@ -29,11 +29,11 @@ WITNESSES = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of one mutant. It is killed, equivalent, for a reason, or it survives."""
+    """What is known about one mutant: it is killed, it is equivalent for a reason, or it survives."""
 
     mutant: Mutant
     killers: tuple[str, ...] = ()
-    """The witnesses that object to it, of those that were asked together."""
+    """The witnesses that object to it, among those that were asked together."""
     reason: str = ""
     """Why it is the same function as the rule."""
     declared: str = ""
@@ -78,7 +78,7 @@ class MutantRow:
     problem: str = ""
     """Why the rule could not be examined, if it could not."""
     note: str = ""
-    """Why there is nothing to examine, if there is not."""
+    """Why there is nothing to examine, if that is so."""
 
     @cached_property
     def killed(self) -> Counter[str]:
@@ -87,7 +87,7 @@ class MutantRow:
 
     @cached_property
     def equivalent(self) -> list[Verdict]:
-        """The mutants that are the same function."""
+        """The mutants that are the same function as the rule."""
         return [v for v in self.verdicts if v.reason]
 
     @cached_property
@@ -132,12 +132,12 @@ class MutantReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no mutant survives."""
+        """Whether every row is ok."""
         return all(row.ok for row in self.rows)
 
     @property
     def mutants(self) -> int:
-        """How many there are."""
+        """The number of mutants."""
         return sum(len(row.verdicts) for row in self.rows)
 
     @cached_property
@@ -147,7 +147,7 @@ class MutantReport:
 
     @cached_property
     def equivalent(self) -> list[tuple[str, Verdict]]:
-        """The mutants that are the same function, with their operators."""
+        """The mutants that are the same function as the rule, with their operators."""
         return [(row.operator, verdict) for row in self.rows for verdict in row.equivalent]
 
     @cached_property
@@ -157,7 +157,7 @@ class MutantReport:
 
     @property
     def score(self) -> float | None:
-        """The share of mutants that are seen, among those that are no equivalents; ``None`` if there are
+        """The share of mutants that are seen, among those that are not equivalent; ``None`` if there are
         none."""
         killed, survivors = self.killed.total(), len(self.survivors)
         return killed / (killed + survivors) if killed + survivors else None

@@ -1,4 +1,4 @@
-"""``RuleSource``: the functions that a rule is made of, to be made anew with a change in one of them."""
+"""``RuleSource``: the functions that a rule is made of, to be rebuilt with a change in one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARKER = "__mgraph_marker__"
 
 @dataclass(frozen=True)
 class RuleFunction:
-    """A function of a rule: the rule itself, a method or a function of its module that it calls."""
+    """A function of a rule: the rule itself, or a method or a function of its module that it calls."""
 
     name: str
     is_method: bool
@@ -40,12 +40,12 @@ class RuleFunction:
 
     @property
     def closure(self) -> Mapping[str, Any]:
-        """What the function sees of the functions around it."""
+        """The variables of enclosing functions that the function sees."""
         cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
         return {name: cell.cell_contents for name, cell in cells}
 
     def code(self) -> types.CodeType:
-        """A program that defines a function which defines this one, given its closure."""
+        """Code of an outer function that takes the closure and defines this function."""
         body: list[ast.stmt] = [self.tree, ast.Return(ast.Name(self.tree.name, ast.Load()))]
         names = [ast.arg(name) for name in self.closure]
         outer = ast.parse("def outer(): pass").body[0]
@@ -53,28 +53,28 @@ class RuleFunction:
         outer.args.args, outer.body = names, body
         module = ast.Module([outer], [])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a mutant may be odd
+            warnings.simplefilter("ignore")  # a mutant may be odd code
             return compile(ast.fix_missing_locations(module), self.file, "exec")
 
     def defined(self, code: types.CodeType, seen: dict[str, Any]) -> Any:
-        """The function that ``code`` defines, where ``seen`` are the globals."""
+        """The function that ``code`` defines, with ``seen`` as its globals."""
         found: dict[str, Any] = {}
         exec(code, seen, found)
         return found["outer"](*self.closure.values())
 
 
 class RuleSource:
-    """The rule of a class: ``backward_ops``, and below it the methods and the functions of its own module.
+    """The rule of a class: ``backward_ops``, and the methods and functions of its own module that it calls.
 
-    ``forward_ops`` is no part of it, nor are functions of other modules. A function that the forward calls,
-    too, changes for the rule alone. ``ArgumentError`` if the source of the rule cannot be read.
+    ``forward_ops`` is not part of it, nor are functions of other modules. A function that the forward calls,
+    too, changes only for the rule. ``ArgumentError`` if the source of the rule cannot be read.
     """
 
     def __init__(self, cls: type[NaryNodeOp]) -> None:
         self._cls = cls
         rule = _method(cls, "backward_ops")
         if rule is None:
-            raise ArgumentError(f"{cls.__name__}.backward_ops is no function written in Python")
+            raise ArgumentError(f"{cls.__name__}.backward_ops is not a function written in Python")
         self.parts = [_part(rule, is_method=True)]
         for part in self.parts:
             for name, is_method, function in self._called(part):
@@ -95,7 +95,7 @@ class RuleSource:
                     yield node.attr, True, method
 
     def edits(self) -> Iterator[tuple[RuleFunction, Edit]]:
-        """Every change of every function."""
+        """Every change to every function."""
         fields: dict[str, str] = {}
         for cls in reversed(self._cls.__mro__):
             fields |= {name: str(kind) for name, kind in inspect.get_annotations(cls).items()}
@@ -109,7 +109,7 @@ class RuleSource:
         return [part.code() for part in self.parts]
 
     def rule(self) -> Rule:
-        """The rule, made anew."""
+        """The rule, rebuilt."""
         return self._made(self._codes, {})
 
     def mutant(self, changed: RuleFunction, edit: Edit) -> Rule:
@@ -118,7 +118,7 @@ class RuleSource:
             return self._made(self._with(changed), {})
 
     def marked(self, changed: RuleFunction, edit: Edit, note: Callable[[], None]) -> Rule:
-        """The rule, which calls ``note`` when it comes to what the edit would change."""
+        """The unchanged rule, which calls ``note`` when it reaches what the edit would change."""
 
         def noted(value: Any) -> Any:
             note()
@@ -128,7 +128,7 @@ class RuleSource:
             return self._made(self._with(changed), {_MARKER: noted})
 
     def _with(self, changed: RuleFunction) -> list[types.CodeType]:
-        """The programs of all functions, with that of one as its tree is now."""
+        """The code of all functions, that of ``changed`` compiled from its present tree."""
         new = changed.code()
         return [new if part is changed else c for part, c in zip(self.parts, self._codes, strict=True)]
 
@@ -148,7 +148,7 @@ class RuleSource:
         return lambda operator, *args: backward(_Changed(operator, methods), *args)
 
     def reached(self, run: Callable[[], Any]) -> set[tuple[str, int]]:
-        """The lines, each with its file, of the rule that ``run`` comes through."""
+        """The lines of the rule, each with its file, that ``run`` executes."""
         files = {part.file for part in self.parts}
         found: set[tuple[str, int]] = set()
 
@@ -169,7 +169,7 @@ class RuleSource:
 
 
 class _Changed:
-    """An operator to a rule: some of its methods are others."""
+    """An operator as a changed rule sees it: some of its methods are replaced."""
 
     def __init__(self, operator: Any, methods: Mapping[str, Any]) -> None:
         self._operator, self._methods = operator, methods

@@ -1,4 +1,4 @@
-"""A report of operators as a page to look at."""
+"""A report on operators as an HTML page."""
 
 from __future__ import annotations
 

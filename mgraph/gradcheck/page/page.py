@@ -28,7 +28,7 @@ _PARTS = ("page.css", "page.js")
 
 
 def write_page(report: OperatorReport | DepartureReport, path: str | os.PathLike[str]) -> None:
-    """Write the page of a report on operators or on a whole loss; what ``path`` holds is replaced when the
+    """Write the page of a report on operators or on a whole loss; a file at ``path`` is replaced once the
     page is complete."""
     text = page(report) if isinstance(report, OperatorReport) else report.page()
     with replacing(path) as file:
@@ -36,10 +36,10 @@ def write_page(report: OperatorReport | DepartureReport, path: str | os.PathLike
 
 
 def page(report: OperatorReport) -> str:
-    """The text of the page: a table of the operators to sort and to filter, wrong ones first.
+    """The text of the page: a table of the operators that can be sorted and filtered, wrong ones first.
 
-    An operator opens to its documentation, the gradients by each child on each case with Taylor remainders
-    where there are any, its sources, and its smallest failure where one was searched.
+    An operator opens to its documentation, its gradients by each child on each case with Taylor remainders
+    where there are any, its sources, and its smallest failure if one was searched for.
     """
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
@@ -69,7 +69,7 @@ def _facts() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The name of the processor, as far as the system tells it."""
+    """The name of the processor, as far as the system reports it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -97,7 +97,8 @@ def _row_data(row: OperatorRow, columns: list[str]) -> dict[str, Any]:
 
 
 def _cell(row: OperatorRow, checks: tuple[GradientCheck, ...], witnesses: tuple[str, ...]) -> dict[str, Any]:
-    """The largest difference to some witnesses, the limit that applies to it, and whether one objects."""
+    """The largest difference to some witnesses, the limit that applies to it, and whether any of them
+    objects."""
     found = [(row.differences[w], w) for w in witnesses if w in row.differences]
     if not found:
         return {"difference": None}
@@ -127,11 +128,11 @@ def _check_data(check: GradientCheck) -> dict[str, Any]:
     }
 
 
-# -- what is known of an operator
+# -- what is known about an operator
 
 
 def _place(cls: Any) -> str:
-    """File and line of a class; a path below the present folder, or below the one of its package."""
+    """File and line of a class; the path is relative to the current folder, or starts with the package."""
     try:
         path, (_, line) = Path(inspect.getsourcefile(cls) or ""), inspect.getsourcelines(cls)
     except (OSError, TypeError):
@@ -164,7 +165,7 @@ def _signature(function: FunctionType) -> str:
 
 
 def _sources(cls: Any) -> dict[str, list[str]]:
-    """The sources of forward and rule, and of a surrogate; of an operator that runs a body, how it does."""
+    """The sources of forward, rule and surrogate; for an operator that runs a body, also of ``evaluate``."""
     names = ["forward_ops", "surrogate_ops", "backward_ops"]
     if getattr(cls, "composite", False):
         names.append("evaluate")
@@ -180,5 +181,5 @@ def _source(function: Callable[..., Any] | None) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Line by line, because ends of lines are not printable."""
+    """The lines of a text, one by one because line ends are not printable."""
     return text.expandtabs(4).splitlines()

@@ -1,4 +1,4 @@
-"""Pictures of slopes: Taylor remainders over the lengths of steps, both logarithmic, as SVG."""
+"""Pictures of slopes as SVG: Taylor remainders over the lengths of steps, both logarithmic."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _GUIDES = (1, 2)
 
 
 def picture(taylor: Any) -> str:
-    """The remainders of ``taylor`` (``steps``, ``remainders``, ``slope``) beside lines of slope 1 and 2.
+    """The remainders of ``taylor`` (``steps``, ``remainders``, ``slope``) next to lines of slope 1 and 2.
 
-    Remainders that are zero or not finite have no point. Nothing for fewer than two points, or without a
-    slope: the remainders of an affine function are rounding.
+    Remainders that are zero or not finite have no point. The picture is empty for fewer than two points, or
+    without a slope: the remainders of an affine function are only rounding.
     """
     if taylor is None or taylor.slope is None:
         return ""

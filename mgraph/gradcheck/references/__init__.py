@@ -1,1 +1,1 @@
-"""Programs of JAX evaluated without it: by NumPy, and in decimals of sixty digits."""
+"""JAX programs evaluated without JAX: by NumPy, and in decimals of sixty digits."""

@@ -1,7 +1,7 @@
 """Functions of one number, to some fifty digits and over a practically unlimited range.
 
-``decimal`` has arithmetic, roots, exponentials and logarithms; the others are made of these here. They
-compute in the present context, which should be ``CONTEXT``.
+``decimal`` has arithmetic, roots, exponentials and logarithms; the functions here are built from these. They
+compute in the current context, which should be ``CONTEXT``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ DIGITS = 60
 """Digits of every operation: 1 plus the smallest normal number of float32, 1e-38, keeps 22 digits of it."""
 
 CONTEXT = Context(DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
-"""Where nothing overflows that element types can hold; divisions by zero give infinities, or NaN."""
+"""In this context no number that element types can hold overflows; divisions by zero give infinities, or
+NaN."""
 
 _NAN, ONE = Decimal("NaN"), Decimal(1)
 _HALF = Decimal("0.5")
 _FLAT = 400
-"""From here on ``tanh`` differs from 1 by less than any element type can say."""
+"""From here on ``tanh`` differs from 1 by less than any element type can represent."""
 _SERIES = 6
 """Up to here ``erf`` is computed by its series, from here on ``erfc`` by its continued fraction."""
 _FRACTIONS = 200
@@ -45,7 +46,7 @@ def tanh(x: Decimal) -> Decimal:
 
 
 def sin(x: Decimal) -> Decimal:
-    """By the Taylor series, after turning back by whole quarters."""
+    """By the Taylor series, after reduction by whole quarter turns."""
     if not x.is_finite():
         return _NAN
     quarters, rest = _quarters(x)
@@ -118,7 +119,7 @@ def _arctangent_of_inverse(n: int) -> Decimal:
 
 
 def _quarters(x: Decimal) -> tuple[int, Decimal]:
-    """How many quarters of a turn ``x`` is nearest to, modulo four, and what remains."""
+    """The number of quarter turns nearest to ``x``, modulo four, and what remains."""
     with localcontext() as context:
         context.prec += max(0, x.adjusted()) + 10
         quarter = pi(context.prec) / 2
@@ -145,7 +146,7 @@ def _summed(
     following: Callable[[Decimal, int], Decimal],
     part: Callable[[Decimal, int], Decimal] = lambda term, k: term,
 ) -> Decimal:
-    """The sum of a series until its terms no longer count."""
+    """The sum of a series, up to the first term that does not change it."""
     total, term, k, before = first, first, 0, None
     while total != before:
         k, before = k + 1, total

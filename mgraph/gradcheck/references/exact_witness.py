@@ -1,4 +1,4 @@
-"""JAX programs computed in decimals of sixty digits: what their results are before anything is rounded."""
+"""JAX programs computed in decimals of sixty digits: their results before anything is rounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExactProgram:
     """A JAX function of pytrees of arrays, traced once in float64, computed without rounding to float64.
 
     Called with arrays of the shapes it was traced for, it gives its results, rounded to float64 at the very
-    end. They are those of the formulas as traced: constants are the numbers that float64 has for them.
+    end. They are the results of the formulas as traced: constants have their float64 values.
     ``NoReferenceError`` names a primitive that has no counterpart here.
     """
 
@@ -49,7 +49,7 @@ def _rounded(array: Array) -> Array:
 
 
 def _each(function: Callable[..., Any], operands: int = 1) -> Any:
-    """A function of numbers, of each element; one of two numbers may also reduce several axes."""
+    """A function of numbers, applied to each element; one of two numbers can also reduce several axes."""
     return np.frompyfunc(function, operands, 1, identity=None)
 
 
@@ -57,7 +57,7 @@ _AS_DECIMALS = _each(lambda x: x if type(x) is Decimal else Decimal(float(x)))
 
 
 def _or_plain(plain: Primitive, function: Primitive) -> Primitive:
-    """``function`` of decimals, ``plain`` of integers and truth values."""
+    """``function`` for decimals, ``plain`` for integers and Booleans."""
 
     def computed(*args: Array, **params: Any) -> Array:
         chosen = function if any(a.dtype == object for a in args) else plain
@@ -83,7 +83,7 @@ _FUNCTIONS: Mapping[str, Primitive] = {
     "rsqrt": _each(lambda x: 1 / x.sqrt()), "sign": _each(exact.sign), "sin": _each(exact.sin),
     "sqrt": _each(Decimal.sqrt), "tan": _each(exact.tan), "tanh": _each(exact.tanh),
 }  # fmt: skip
-"""Functions that NumPy does not compute from the operators of a number alone."""
+"""Functions that NumPy cannot compute with the operators of a decimal alone."""
 
 _PLAIN = (
     "abs", "add", "add_any", "and", "copy", "copy_p", "eq", "ge", "gt", "le", "lt", "mul", "ne", "neg", "not",
@@ -114,7 +114,7 @@ def _bits(out: Any, x: Array, **_: Any) -> Array:
 
 
 def _polynomial(_: Any, x: Array, *coefficients: Array, **__: Any) -> Array:
-    """From the coefficient of the lowest power to that of the highest, by Horner's rule."""
+    """A polynomial by Horner's rule, its coefficients from the lowest power to the highest."""
     total = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         total = total * x + coefficient

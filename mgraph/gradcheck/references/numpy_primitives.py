@@ -17,14 +17,14 @@ Primitive = Callable[..., Any]
 
 
 class NoReferenceError(Exception):
-    """A program has a primitive that has no counterpart in the arithmetic that is asked for."""
+    """A program has a primitive without a counterpart in the arithmetic that is asked for."""
 
 
 # ---------------------------------------------------------------- element by element
 
 
 def _each(function: Callable[[float], float]) -> Primitive:
-    """A function of one number, of each element."""
+    """A function of one number, applied to each element."""
     return np.vectorize(function, otypes=[np.float64])
 
 
@@ -121,7 +121,7 @@ def _extreme(function: Callable[..., Any]) -> Primitive:
 
 
 def cumulative(function: Callable[..., Any]) -> Primitive:
-    """A reduction of all that comes before, or after, along an axis, from NumPy's."""
+    """A running reduction along an axis, in either direction, from NumPy's."""
 
     def computed(_: Any, x: Array, *, axis: int, reverse: bool, **__: Any) -> Array:
         return np.flip(function(np.flip(x, axis), axis=axis), axis) if reverse else function(x, axis=axis)
@@ -187,7 +187,7 @@ def _convolution(
 
 
 def windowed(function: Callable[..., Any], initial: Any) -> Primitive:
-    """A reduction of each window, from NumPy's reduction of axes; ``initial`` is what pads."""
+    """A reduction of each window, from NumPy's reduction of axes; ``initial`` is the padding."""
 
     def computed(
         _: Any,
@@ -235,10 +235,11 @@ def _positions(
     batching: tuple[Sequence[int], Sequence[int]],
     mode: Any,
 ) -> tuple[tuple[Array, ...], Array]:
-    """Where the elements of a gather or of the updates of a scatter lie in an array of ``shape``.
+    """Where the elements of a gather or of the updates of a scatter lie in an array of ``shape``, and which
+    lie inside.
 
-    ``window`` are the axes of the result that run within a window, ``window_axes`` the axes of the array
-    that these run along. Also whether each lies inside.
+    ``window`` are the axes of the result that run within a window, ``window_axes`` the axes of the array that
+    these run along.
     """
     rank = indices.ndim - 1 + len(window)
     outer = [i for i in range(rank) if i not in window]

@@ -17,9 +17,9 @@ from .numpy_primitives import ELEMENTWISE, OTHERS, Array, NoReferenceError, Prim
 
 
 class Arithmetic(NamedTuple):
-    """What numbers are, and how primitives compute with them.
+    """How numbers are held, and how primitives compute with them.
 
-    ``held(value, dtype)`` is a value of the dtype that a program gives it as the array that is computed with.
+    ``held(value, dtype)`` is the array that holds a value that has this dtype in the program.
     """
 
     elementwise: Mapping[str, Primitive]
@@ -43,7 +43,7 @@ def computed_by_numpy(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def interpreted(program: Any, args: Sequence[Any], arithmetic: Arithmetic) -> list[Any]:
-    """The results of a program without or with its constants, as primitives hold them."""
+    """The results of a program, an open or a closed jaxpr, as ``arithmetic`` holds them."""
     jaxpr, constants = (program.jaxpr, program.consts) if hasattr(program, "jaxpr") else (program, ())
     known: Any = zip(jaxpr.constvars, constants, strict=True)
     values: dict[Any, Any] = {v: arithmetic.held(c, v.aval.dtype) for v, c in known}
@@ -146,4 +146,5 @@ def _while(
 
 
 _CONTROL: dict[str, Primitive] = {"cond": _cond, "scan": _scan, "while": _while}
-"""Primitives that run programs, by an arithmetic and the specs of their results."""
+"""Primitives that run programs: functions of an arithmetic, the specs of the results, the operands and the
+parameters."""

@@ -1,8 +1,8 @@
-"""An example evaluated: its gradients by rules, by JAX and by differences, by a program that is kept.
+"""The evaluation of an example: its gradients by rules, by JAX and by differences, from a cached program.
 
 Compiling takes a hundred times as long as running. So the program of an example takes the children's values
-and the adjoint as arguments, and serves all examples that differ in these alone. Without a compiler one
-evaluation of a new shape takes longer still: JAX then compiles each primitive by itself.
+and the adjoint as arguments, and serves all examples that differ only in these. Uncompiled, one evaluation of
+a new shape takes longer still: JAX then compiles each primitive by itself.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ _MOST_ELEMENTS = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
 _DIRECTIONS = 12
 _FASTEST = {"xla_backend_optimization_level": "0"}
-"""Programs run for less than a millisecond: what counts is how fast they compile."""
+"""Programs run for less than a millisecond: only their compile time matters."""
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients of an example by one child, contracted with its adjoint."""
+    """The gradients of an example's outputs, contracted with its adjoint, with respect to one child."""
 
     by_rule: np.ndarray
     by_jax: np.ndarray
     directions: np.ndarray
     """The directions, one per row, along which the child was moved."""
     differences: np.ndarray
-    """The five-point difference along each."""
+    """The five-point difference along each direction."""
     bends: np.ndarray
-    """How much the slope changes at the point: much at a kink, else by the order of the step."""
+    """How much the slope changes at the point: a lot at a kink, else on the order of the step."""
     scale: float
     """What differences are relative to: the largest element by JAX, but no less than what rounding in the
-    gradients by other children, or in the terms of the output, can blur."""
+    gradients of other children, or in the terms of the output, can blur."""
 
     @property
     def by_differences(self) -> np.ndarray | None:
-        """The gradient by differences, if each element was moved by itself."""
+        """The gradient by differences, if each element was moved on its own."""
         whole = len(self.directions) == self.by_jax.size
         return self.differences.reshape(self.by_jax.shape) if whole else None
 
@@ -67,7 +67,7 @@ class Gradients:
 
 
 class RecordedExample:
-    """An example recorded: a function of those of its children that can have a gradient."""
+    """A recorded example: a function of the children that can have a gradient."""
 
     def __init__(self, example: Example) -> None:
         graph = ExpressionGraph(seed=example.seed + 1)
@@ -78,14 +78,14 @@ class RecordedExample:
         self.children = [
             i for i, child in enumerate(children) if child in nodes and child.value_type.is_float
         ]
-        """The numbers of the children by which there is a gradient."""
+        """The indices of the children that have a gradient."""
         chosen = [nodes.index(children[i]) for i in self.children]
         leaves = [wide(n.leaf_value()) for n in nodes]
         row = excerpt.row_of[node.id]
         self.values = RecordedFunction(excerpt, row, chosen, leaves, graph.seed)
 
     def point(self, example: Example) -> Point:
-        """The children's values in an example that differs from the recorded one in these alone."""
+        """The children's values in an example that differs from the recorded one only in these."""
         return [jnp.asarray(wide(example.values[i])) for i in self.children]
 
     def outputs(self, point: Point, rule_set: str) -> list[jax.Array]:
@@ -93,12 +93,12 @@ class RecordedExample:
         return [v for v in jax.tree.leaves(self.values(point, rule_set, None)) if is_real(v)]
 
     def problem(self, example: Example) -> Problem:
-        """The example for the witnesses of ``check_gradients``."""
+        """The example as a problem for the witnesses of ``check_gradients``."""
         return Problem(self.values, self.point(example), example.seed)
 
 
 class FirstDerivatives(RecordedExample):
-    """The first derivatives of an example, and of all that differ from it in numbers alone."""
+    """The first derivatives of an example, and of all examples that differ from it only in numbers."""
 
     def __init__(self, example: Example) -> None:
         super().__init__(example)
@@ -118,7 +118,8 @@ class FirstDerivatives(RecordedExample):
         return tuple(random.standard_normal(shape) + 0.5 for shape in self.output_shapes)
 
     def __call__(self, example: Example) -> dict[int, Gradients]:
-        """The gradients by each child that can have one, by its number; none if the value is not finite."""
+        """The gradients of each child that can have one, by the child's index; empty if the value is not
+        finite."""
         point, adjoint = self.point(example), [jnp.asarray(a) for a in self.adjoint(example)]
         by_rule, by_jax, slopes, magnitude = self._compiled(point, adjoint)
         if not np.isfinite(magnitude):
@@ -203,12 +204,13 @@ def gradients_at(
     seed: int = 0,
     derivatives: str = "rules",
 ) -> list[np.ndarray | None]:
-    """The gradients of a node class or a function of nodes by each of its children, in float64.
+    """The gradients of a node class or a function of nodes with respect to each of its children, in float64.
 
-    The children have the given ``values``; there is no gradient, ``None``, by one of integers, and by one
-    that the output does not depend on. ``adjoint`` is an array of the output's shape, or a list with one for
-    each output of a floating point type; without it, ones. ``derivatives`` are ``"rules"``, ``"marian"`` or
-    ``"jax"``, of ``surrogate_ops`` where an operator has them; ``seed`` is that of ``check_gradients``.
+    The children have the given ``values``; the gradient is ``None`` for a child of integers, and for one that
+    the output does not depend on. ``adjoint`` is an array of the output's shape, or a list with one array for
+    each output of a floating point type; by default all ones. ``derivatives`` is ``"rules"``, ``"marian"`` or
+    ``"jax"``, with ``surrogate_ops`` as the forward where an operator has them; ``seed`` is that of
+    ``check_gradients``.
     """
     arrays = tuple(np.asarray(v) for v in values)
     case = Case(*(a.shape for a in arrays), **(fields or {}))

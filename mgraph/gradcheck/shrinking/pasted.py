@@ -1,4 +1,4 @@
-"""A failing example as the source of a test that can be pasted."""
+"""A failing example as the source of a test to paste."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEW = 16
 
 
 class Names:
-    """Expressions for classes, functions and fields in a file of their own, and the imports they need."""
+    """Expressions for classes, functions and fields in a new file, and the imports they need."""
 
     def __init__(self) -> None:
         self.imports: dict[str, None] = {"import numpy as np": None, "import mgraph": None}
@@ -53,7 +53,7 @@ class Names:
         return f"{first}.{rest}" if rest else first
 
     def _defined(self, thing: Any, name: str) -> str:
-        """The name of something that has no address, with its source where there is one."""
+        """The name of something that cannot be imported, with its source where there is one."""
         own = name.rpartition(".")[2]
         try:
             source = inspect.cleandoc(f"\n{inspect.getsource(thing)}")
@@ -67,7 +67,7 @@ class Names:
         return "operator"
 
     def import_blocks(self) -> list[str]:
-        """The imports: of the standard library, then of others."""
+        """The imports: from the standard library, then all others."""
         standard = [line for line in self.imports if line.split()[1] in sys.stdlib_module_names]
         others = sorted(self.imports.keys() - standard, key=lambda line: (line.startswith("from"), line))
         return ["\n".join(block) for block in (standard, others) if block]
@@ -90,7 +90,7 @@ class Names:
 
 
 def _can_be_imported(module: str, path: str | None) -> bool:
-    """Whether an import finds the module that this file was loaded as, wherever the test is pasted to."""
+    """Whether an import finds the module that was loaded from this file, wherever the test is pasted."""
     if module == "__main__" or path is None:
         return False
     beside = [Path.cwd(), Path(sys.path[0])]
@@ -118,8 +118,8 @@ def array(value: np.ndarray) -> str:
 def pasted_test(
     example: Example, way: Way, adjoint: Adjoint, gradients: Gradients | None, confirmed: bool
 ) -> str:
-    """The source of a test that fails as the example does: imports, seed, shapes, values, fields, expected
-    and got. It passes when the rule is right."""
+    """The source of a test that fails as the example does: imports, seed, shapes, values, fields, the
+    expected gradient and the one found. It passes when the rule is right."""
     names = Names()
     target = _target(names, example)
     children = enumerate(example.values)
@@ -146,7 +146,7 @@ def pasted_test(
 
 
 def _target(names: Names, example: Example) -> str:
-    """The class or function; one without a name by its place in the operator's cases."""
+    """The class or function; one without a name is named by its place in the operator's cases."""
     through = example.case.through
     if through is not None and "<" in getattr(through, "__qualname__", "<"):
         for i, case in enumerate(getattr(example.operator, "cases", ())):
@@ -184,7 +184,7 @@ def _numbers(
 
 
 def _claims(way: Way) -> list[str]:
-    """What check_gradients says of a failure that has no numbers to show."""
+    """What check_gradients says about a failure that has no numbers to show."""
     if way.problem:
         return ["# expected: a gradient for each child", f"# got: {_one_line(way.problem)}"]
     return [
@@ -216,7 +216,7 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _short(value: np.ndarray) -> str:
-    """All digits of few numbers, some of many."""
+    """All digits of few numbers; an excerpt of many."""
     if value.size <= _FEW:
         return _digits(value)
     return _one_line(np.array2string(value, precision=6, separator=", ", threshold=_FEW))

@@ -1,4 +1,4 @@
-"""Plain numbers: which of two a reader takes in sooner, and which may stand for values of a domain."""
+"""Plain numbers: which of two a reader takes in sooner, and which may replace values of a domain."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...specs import is_real
 
 PLAIN = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 1.5, -0.5, 0.25)
 PLAIN_INTEGERS = (0, 1, 2, 3)
-"""The plainest numbers; of all integer types."""
+"""The plainest real numbers, and the plainest integers, which all integer types have."""
 
 
 def plain(value: Any, step: float) -> Any:
-    """The nearest multiple of ``step``; of 0.1, without the digits that binary fractions add."""
+    """The nearest multiple of ``step``; for 0.1, without the digits that binary fractions add."""
     return np.round(np.round(np.asarray(value) / step) * step, 1)
 
 
 def plainness(*arrays: np.ndarray) -> float:
-    """Less for plainer numbers: zero, then ones, small integers, halves, tenths, all others; a little more
-    where numbers of an array differ."""
+    """A cost that is lower for plainer numbers: zero, then ones, small integers, halves, tenths, all others;
+    a little higher where numbers of an array differ."""
     return float(sum(_costs(a).sum() + 0.1 * len(np.unique(a)) for a in arrays))
 
 
@@ -38,8 +38,8 @@ def _costs(array: np.ndarray) -> np.ndarray:
 
 
 def within(domains: Sequence[str], values: Sequence[np.ndarray]) -> bool:
-    """Whether the values keep what ``Case`` says of their domains, so that they bring no new failure: ties
-    and kinks, logarithms of zero, indices of nothing."""
+    """Whether the values stay in their domains, as ``Case`` defines them, so that they bring no new failure:
+    ties and kinks, logarithms of zero, indices out of range."""
     pairs = list(zip(domains, values, strict=True))
     distinct = [np.ravel(v) for d, v in pairs if d == "distinct"]
     return all(_is_within(d, v) for d, v in pairs) and (not distinct or _are_apart(np.concatenate(distinct)))
@@ -61,7 +61,7 @@ def _is_within(domain: str, value: np.ndarray) -> bool:
 
 
 def _are_apart(numbers: np.ndarray) -> bool:
-    """Whether these are odd multiples of 0.1, no two of them equal."""
+    """Whether the numbers are odd multiples of 0.1, no two of them equal."""
     tenths = np.round(10 * numbers)
     odd = np.all(np.abs(10 * numbers - tenths) < 1e-9) and np.all(np.mod(tenths, 2) == 1)
     return bool(odd and len(np.unique(tenths)) == numbers.size)

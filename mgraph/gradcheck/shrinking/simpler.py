@@ -1,6 +1,6 @@
 """Simpler examples: what to try in place of one that fails, and which of two is simpler.
 
-Nothing here knows what fails. Many of the examples cannot be recorded; to try them is the way to find out.
+Nothing here knows what fails. Many of the examples cannot be recorded; trying them is the way to find out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from ..example import Adjoint, Example
 from .plainness import PLAIN, PLAIN_INTEGERS, plain, plainness, within
 
 _MOST_MOVED = 12
-"""Elements up to which each is simplified by itself."""
+"""With up to this many elements, each is simplified by itself."""
 _MOST_HOT = 24
-"""Elements of outputs up to which each is tried as the only one that counts."""
+"""How many output elements are each tried as the only one that counts."""
 
 Fields = Mapping[str, Any]
 Sizes = Mapping[tuple[int, int], int]
-"""By the numbers of a child and of its axis."""
+"""By the indices of a child and of its axis."""
 
 
 def cost(example: Example) -> tuple[float, ...]:
-    """Less for a simpler example: fewer elements, axes and children, plainer fields, adjoint and values."""
+    """A cost that is lower for a simpler example: fewer elements, axes and children, plainer fields, adjoint
+    and values."""
     adjoint = example.adjoint
     return (
         sum(v.size for v in example.values),
@@ -45,7 +46,8 @@ def cost(example: Example) -> tuple[float, ...]:
 
 
 def simpler_shapes(example: Example) -> Iterator[Example]:
-    """All axes of one size shorter, or single ones; fewer axes; fewer children."""
+    """The example with shorter axes, all of one size or a single one; with fewer axes; with fewer
+    children."""
     axes = [(i, k) for i, v in enumerate(example.values) for k in range(v.ndim)]
     size = {(i, k): example.values[i].shape[k] for i, k in axes}
     sizes = sorted({n for n in size.values() if n > 1}, reverse=True)
@@ -85,7 +87,7 @@ def _sizes_with(size: Sizes, axis: tuple[int, int], m: int) -> Iterator[Sizes]:
 
 
 def _fields_of_size(fields: Fields, n: int, m: int) -> Iterator[Fields]:
-    """The fields as they are, and with numbers that may follow from a size ``n`` changed for ``m``."""
+    """The fields as they are, and with numbers that may follow from a size ``n`` changed to fit ``m``."""
     seen = []
     for change in (
         lambda v: v,
@@ -125,7 +127,7 @@ def _resized_domain(domain: str, limits: Mapping[int, int]) -> str:
 
 
 def _fitted(value: np.ndarray, domain: str, limits: Mapping[int, int]) -> np.ndarray:
-    """The value with its integers brought into the range that is left."""
+    """The value with its integers moved into the range that is left."""
     if is_real(value) or not value.size:
         return value
     kind, _, bound = domain.partition(":")
@@ -161,7 +163,7 @@ def _without_axis(example: Example, r: int, children: Iterable[int]) -> Iterator
 
 
 def _without_entry(entries: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
-    """One entry per axis, without that of ``axis``; of an order of axes, the order of those left."""
+    """Entries per axis without that of ``axis``; for a permutation of axes, the permutation of the others."""
     if sorted(entries, key=str) == sorted(range(len(entries)), key=str):
         return tuple(e - (e > axis) for e in entries if e != axis)
     return entries[:axis] + entries[axis + 1 :]
@@ -183,7 +185,7 @@ def _made(example: Example, values: Iterable[np.ndarray], domains: Iterable[str]
 
 
 def simpler_fields(example: Example) -> Iterator[Example]:
-    """One field less or simpler, down to its default."""
+    """The example with one field simpler, or left out, which gives it its default."""
     fields = example.case.fields
     for name, value in fields.items():
         rest = {n: v for n, v in fields.items() if n != name}
@@ -209,7 +211,7 @@ def _simpler_fields(value: Any) -> Iterator[Any]:
 
 
 def _field_cost(example: Example, name: str, value: Any) -> float:
-    """More than nothing, so that a field that can be left out is."""
+    """More than zero, so that a field that can be left out is left out."""
     if isinstance(value, tuple):
         return 1 + sum(_field_cost(example, name, v) for v in value)
     if isinstance(value, bool):
@@ -221,7 +223,8 @@ def _field_cost(example: Example, name: str, value: Any) -> float:
 
 
 def simpler_values(example: Example) -> Iterator[Example]:
-    """Children all of one number, rounded, or with single elements simpler, within their domains."""
+    """The example with a child all of one number, rounded, or with a single element simpler, within its
+    domain."""
     number = sum(v.size for v in example.values)
     for i, value in enumerate(example.values):
         for simpler in _simpler_arrays(value, by_element=number <= _MOST_MOVED):
@@ -231,8 +234,8 @@ def simpler_values(example: Example) -> Iterator[Example]:
 
 
 def simpler_adjoint(example: Example, adjoint: Adjoint) -> Iterator[Example]:
-    """An ``adjoint`` with one element that is not zero, all of one number, rounded, or with single elements
-    simpler."""
+    """The example with an ``adjoint`` of one nonzero element, all of one number, rounded, or with a single
+    element simpler."""
     outputs = [(i, k) for i, a in enumerate(adjoint) for k in range(a.size)]
     for hot in (1.0, 2.0):
         for i, k in outputs[:_MOST_HOT]:

@@ -1,8 +1,8 @@
 """A failure made small: the smallest shapes and the plainest values that fail in the same way.
 
-The search is greedy: of the simpler examples, one that still fails takes the place of the last, until none
-does or the time is over. First shapes, children and fields become smaller, then the adjoint and the values
-plainer. What counts as the same failure, ``Way`` says.
+The search is greedy: the first simpler example that still fails replaces the current one, until none does or
+time runs out. First shapes, children and fields become smaller, then the adjoint and the values become
+plainer. ``Way`` says what counts as the same failure.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .simpler import cost, simpler_adjoint, simpler_fields, simpler_shapes, simp
 from .ways import QUESTIONS, Question, Way
 
 SECONDS = 20.0
-"""How long a failure is made smaller, if nothing else is said."""
+"""The time limit of a search, by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallestFailure:
-    """The smallest example that was found to fail as another does; prints as a test to be pasted."""
+    """The smallest example found that fails as another one does; prints as a test to paste."""
 
     example: Example
     way: Way
@@ -38,9 +38,9 @@ class SmallestFailure:
     adjoint: Adjoint
     """What the outputs are contracted with."""
     gradients: Gradients | None
-    """The gradient by that child; ``None`` where it is not a first derivative that is wrong."""
+    """The gradient by that child; ``None`` unless a first derivative is wrong."""
     confirmed: bool
-    """Whether ``check_gradients`` objects to the same example, too, with a random adjoint."""
+    """Whether ``check_gradients`` also objects to the example with a random adjoint."""
     tries: int
     seconds: float
     complete: bool
@@ -76,10 +76,10 @@ def _finite(array: np.ndarray) -> Any:
 def smallest_failure(
     report: GradientReport, *, witnesses: Sequence[str] = (), seconds: float = SECONDS
 ) -> SmallestFailure | None:
-    """The simplest failing example for a report of ``check_gradients``; ``None`` if the report is right.
+    """The simplest failing example for a report of ``check_gradients``; ``None`` if no failure is found.
 
     Only objections of the ``witnesses`` count, if any are given. ``GraphError`` if the report is not about a
-    node class or a function of nodes: a node or a graph cannot be made again with smaller children.
+    node class or a function of nodes: a node or a graph cannot be rebuilt with smaller children.
     """
     every = {w for answering in QUESTIONS.values() for w in answering}
     chosen = every.intersection(witnesses or every)
@@ -105,9 +105,10 @@ def _rank(check: GradientCheck, witnesses: set[str]) -> int:
 def shrink(
     example: Example, witnesses: Sequence[str] | None = None, *, seconds: float = SECONDS
 ) -> SmallestFailure | None:
-    """The simplest example that fails as this one does; ``None`` if no question finds this one wrong.
+    """The simplest example that fails as this one does; ``None`` if no question finds anything wrong with
+    this one.
 
-    ``witnesses`` are those whose objections count, by default all. The search ends after ``seconds``.
+    Only objections of the ``witnesses`` count, by default of all. The search ends after ``seconds``.
     """
     for name, answering in QUESTIONS.items():
         question = Question(name, [w for w in answering if witnesses is None or w in witnesses])
@@ -117,7 +118,7 @@ def shrink(
 
 
 class _Search:
-    """The simplest example so far, and the way in which all of them fail."""
+    """The search for the simplest example, and the way in which all examples fail."""
 
     def __init__(self, question: Question, example: Example, way: Way, seconds: float) -> None:
         self._question, self._best, self._way, self._found = question, example, way, way
@@ -126,7 +127,7 @@ class _Search:
         self._tried: set[str] = set()
 
     def result(self) -> SmallestFailure:
-        """Search, and confirm what was found by ``check_gradients``."""
+        """Search, and confirm the result with ``check_gradients``."""
         complete = self._run()
         best, first_order = self._best, self._question.name == "first_order"
         with jax.enable_x64(True):
@@ -148,7 +149,7 @@ class _Search:
         )
 
     def _run(self) -> bool:
-        """Make the example simpler; whether there was time to try everything."""
+        """Make the example simpler; returns whether there was time to try everything."""
         while self._improve(simpler_shapes) or self._improve(simpler_fields):
             pass
         if self._question.name == "first_order" and not self._way.problem:
@@ -164,7 +165,7 @@ class _Search:
         return simpler_adjoint(example, adjoint)
 
     def _improve(self, simpler: Callable[[Example], Iterator[Example]]) -> bool:
-        """Take the first of the simpler examples that fails in the same way; whether there is one."""
+        """Take the first of the simpler examples that fails in the same way; returns whether there is one."""
         for example in simpler(self._best):
             if time.perf_counter() > self._end:
                 return False
@@ -179,7 +180,8 @@ class _Search:
         return False
 
     def _is_the_same(self, example: Example, way: Way) -> bool:
-        """Whether it is the failure that is searched; with fewer children its child has another number."""
+        """Whether it is the failure that is being shrunk, whose child has another index if children were left
+        out."""
         renumbered = len(example.values) != len(self._best.values)
         return self._way.is_repeated_by(way) and (renumbered or way.child == self._found.child)
 

@@ -1,4 +1,4 @@
-"""``Way``: how an example fails, so that a smaller one can be known to fail in the same way."""
+"""``Way``: how an example fails, to recognize a smaller one that fails in the same way."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "repeated": ("repeat",),
     "compiled": ("jit", "repeat"),
 }
-"""What ``witnesses.Problem`` can be asked, the quickest first, and the witnesses that answer."""
+"""The questions to a ``Problem``, the quickest first, and the witnesses that answer each."""
 
 _MOST_BEND = 0.02
-"""How much a slope may change within a step, relative to the gradient, at what counts as smooth."""
+"""How much a slope may change within a step, relative to the gradient, where a point counts as smooth."""
 _LEAST_SHARE = 0.01
 """The share of a difference that a smaller example must keep."""
 _NUMBERS = re.compile(r"\d+(, ?\d+)*")
@@ -41,16 +41,16 @@ class Way:
     question: str
     child: int
     differences: Mapping[str, float] = field(default_factory=dict)
-    """Of the witnesses that object."""
+    """The differences to the witnesses that object."""
     smooth: bool = False
-    """Whether JAX and differences agree there and the slope does not jump: no kink can be the reason."""
+    """Whether JAX and differences agree and the slope does not jump: no kink can be the reason."""
     problem: str = ""
     """Why the rule could not be evaluated, if it could not."""
 
     def is_repeated_by(self, other: Way) -> bool:
-        """Whether the other is the same failure, and not much smaller: the same witnesses object (or the
-        rule breaks with the same message, but for numbers), with finite numbers where these are finite, and
-        at no kink where this is at none."""
+        """Whether the other is the same failure, and not much smaller: the same witnesses object (or the rule
+        fails with the same message apart from numbers), its differences are finite where these are, and it is
+        not at a kink unless this one may be."""
         if self.problem or other.problem:
             return _NUMBERS.sub("#", self.problem) == _NUMBERS.sub("#", other.problem)
         return (
@@ -67,8 +67,7 @@ def _is_kept(difference: float, other: float) -> bool:
 
 
 def compared(found: Gradients) -> tuple[dict[str, float], bool]:
-    """The differences to the witnesses of first order, and whether JAX and differences agree at a smooth
-    place."""
+    """The differences to first-order witnesses, and whether JAX and differences agree at a smooth point."""
     slopes = found.directions @ found.by_rule.reshape(-1)
     by_jax = found.directions @ found.by_jax.reshape(-1)
     differences = {
@@ -81,9 +80,9 @@ def compared(found: Gradients) -> tuple[dict[str, float], bool]:
 
 
 class Question:
-    """One of the ``QUESTIONS``, to be asked of many examples; keeps the programs of those that it saw.
+    """One of the ``QUESTIONS``, to be asked about many examples; it keeps the programs of those that it saw.
 
-    Only the ``witnesses`` count.
+    Only objections of the ``witnesses`` count.
     """
 
     def __init__(self, name: str, witnesses: Sequence[str]) -> None:
@@ -102,7 +101,7 @@ class Question:
                 found = self._found(derivatives, example)
             except Exception as e:  # and so may its rule
                 if not derivatives.has_jax(example):
-                    return []  # what is shown of a failure is beside JAX's own derivative
+                    return []  # a failure can only be shown next to JAX's own derivative
                 problem = told(e)
                 return [Way(self.name, child, problem=problem) for child in derivatives.children]
         return [way for way in found if way.differences]

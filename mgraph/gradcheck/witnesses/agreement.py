@@ -1,4 +1,4 @@
-"""Whether numbers agree: each against a bound of its own, and how far the worst is off."""
+"""Whether numbers agree, each within its own bound, and how far off the worst is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
 
     @property
     def off(self) -> float:
-        """The difference of the two."""
+        """The difference between ``found`` and ``expected``."""
         return float(distance(self.found, self.expected))
 
     @property
@@ -36,7 +36,7 @@ class Finding:
 
     @property
     def clarity(self) -> float:
-        """How many times the least difference that can be seen the gradient is off."""
+        """The error, as a multiple of the least difference that can be seen."""
         return self.off / self.bound if self.off < math.inf and self.bound else math.inf
 
     def __str__(self) -> str:
@@ -50,12 +50,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question to a witness found about the gradient by one input."""
+    """What a question to a witness found about the gradient with respect to one input."""
 
     differences: Mapping[str, float]
     """For each witness the largest difference, relative to the scale of the input's gradient."""
     allowed: Mapping[str, float] = field(default_factory=dict)
-    """For witnesses that know their error, the least difference that can be seen, relative to the same."""
+    """For witnesses that know their error, the least difference that can be seen, relative to the same
+    scale."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
     kinks: tuple[Kink, ...] = ()
     taylor: Taylor | None = None
@@ -82,21 +83,21 @@ def relative(found: Any, expected: Any, scale: float) -> float:
 
 
 def finite(array: Any) -> Any:
-    """The array with 0 in the place of what is not finite."""
+    """The array with 0 in place of elements that are not finite."""
     return np.nan_to_num(np.asarray(array), posinf=0.0, neginf=0.0)
 
 
 def ratio(difference: float, scale: float) -> float:
-    """``difference / scale``, infinite if the difference is not finite, and 0 for none of nothing."""
+    """``difference / scale``; 0 for no difference, infinite for one that is not finite or a scale of 0."""
     if difference == 0:
         return 0.0
     return difference / scale if scale and math.isfinite(difference) else math.inf
 
 
 def scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
-    """What differences of each gradient are relative to: its largest finite element, but no less than what
-    rounding in the others, or in the terms of the output (whose sum of absolute values is ``magnitude``), can
-    blur."""
+    """The scale of each gradient's differences: its largest finite element, but no less than what rounding
+    can blur, in the other gradients or in the terms of the output (``magnitude`` is the sum of their absolute
+    values)."""
     sizes = [float(np.max(np.abs(finite(g)), initial=0.0)) for g in gradients]
     least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))
     return [max(size, least) for size in sizes]

@@ -14,25 +14,25 @@ from ...specs import is_real
 from .differences import SAMPLES
 
 _SMALL = 2000
-"""Elements of inputs up to which compiling takes longer than running."""
+"""With up to this many input elements, compiling takes longer than running."""
 _MOST_SAMPLES = 1 << 22
-"""Numbers of samples, and of lines, that one run gives or takes at most."""
+"""The most elements of samples that one run gives, and of lines that it takes."""
 _MOST_OUTPUTS = 1 << 12
-"""More outputs are contracted in so many groups before they are sampled."""
+"""More outputs than this are contracted in this many groups before they are sampled."""
 SLOTS = 4
-"""Points and adjoints whose gradients one run gives."""
+"""How many points and adjoints one run gives gradients for."""
 
 Point = list[jax.Array]
 Values = Callable[[Point, str, int | None], Any]
-"""The outputs at a point, as a tree of arrays, by a rule set, and without a gradient by the input of one
-number, if there is one."""
+"""The outputs at a point, as a pytree of arrays, by a rule set; the input with the given number, if any, is
+frozen."""
 Adjoint = list[Any]
 """One array per output; ``None`` for one that is not of a floating point type."""
 
 
 class Contraction:
-    """A function of some arrays at a point. Its outputs are contracted with ``cotangent``, a tree like that
-    of the outputs, or with random numbers. Each program is compiled once."""
+    """A function of some arrays at a point. Its outputs are contracted with ``cotangent``, a pytree like the
+    outputs, or with random numbers. Each program is compiled once."""
 
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         self._values = values
@@ -43,7 +43,7 @@ class Contraction:
         if cotangent is not None:
             self.adjoint = _checked_adjoint(cotangent, outputs)
         self._left_out: list[Any] = [None] * len(self.adjoint)
-        """For each output where it is taken for zero, ``None`` for nowhere."""
+        """For each output, where it is taken as zero; ``None`` for nowhere."""
         self._programs: dict[str, Any] = {}
         self._at_once = 0
 
@@ -54,8 +54,8 @@ class Contraction:
         return np.asarray(self._random.standard_normal(spec.shape) + 0.5)
 
     def leave_out_undefined(self) -> bool:
-        """Take elements of outputs that are NaN or infinite at the point for zero from now on; whether there
-        is one that the adjoint weighs."""
+        """From now on, take output elements that are NaN or infinite at the point as zero; returns whether
+        the adjoint weighs any of them."""
         outputs = jax.tree.leaves(self.run(lambda point: self._values(point, "jax", None), self.point))
         self._programs.clear()
         self._left_out = [
@@ -67,7 +67,7 @@ class Contraction:
     def run(self, function: Callable[..., Any], *args: Any, name: str = "") -> Any:
         """``function(*args)``, compiled; for small inputs in the way that compiles fastest.
 
-        With a ``name`` the program is kept, and taken for every function of this name.
+        With a ``name``, the program is kept and serves every function of this name.
         """
         program = self._programs.get(name)
         if program is None:
@@ -89,7 +89,7 @@ class Contraction:
         frozen: int | None = None,
         curved: bool = False,
     ) -> Any:
-        """The outputs, contracted; ``curved`` adds their squares."""
+        """The outputs, contracted; ``curved`` adds half their squares."""
         terms = self._terms(self._values(point, rule_set, frozen), adjoint)
         return total(jnp.sum(v * (a + 0.5 * v if curved else a)) for v, a in terms)
 
@@ -120,7 +120,7 @@ class Contraction:
     def gradients(
         self, rule_set: str, points: Sequence[Point], adjoints: Sequence[Adjoint]
     ) -> list[tuple[Any, Any, Any]]:
-        """For each point and adjoint the gradients by the rule and by JAX, and the magnitude."""
+        """For each point and adjoint, the gradients by the rule and by JAX, and the magnitude."""
 
         def both(given: tuple[Point, Adjoint]) -> tuple[Point, Point, jax.Array]:
             point, adjoint = given
@@ -143,8 +143,8 @@ class Contraction:
     def samples(self, directions: Callable[[Any], list[Any]], offsets: np.ndarray[Any, Any]) -> Any:
         """Values of all outputs with an adjoint, [lines, samples, outputs], along lines through the point.
 
-        ``directions`` of row numbers gives for each input the directions [rows, *shape]; ``offsets`` [lines,
-        samples] are the places. They are to be contracted with ``weights``.
+        ``directions`` maps row numbers to the directions [rows, *shape] of each input; ``offsets`` [lines,
+        samples] are the sample points on the lines. Contract the values with ``weights``.
         """
 
         def at(point: Point, line: Point, t: jax.Array) -> jax.Array:
@@ -174,8 +174,8 @@ class Contraction:
 
     @property
     def weights(self) -> np.ndarray[Any, Any]:
-        """What sampled outputs are contracted with: their adjoint, as one vector, or ones where many outputs
-        are contracted already."""
+        """What sampled outputs are contracted with: their adjoint, as one vector; ones if they are contracted
+        in groups already."""
         if self._grouped:
             return np.ones(_MOST_OUTPUTS)
         return np.concatenate([np.ravel(a) for a in self.adjoint if a is not None])
@@ -189,14 +189,14 @@ class Contraction:
         return sum(a.size for a in self.adjoint if a is not None)
 
     def _most_lines(self) -> int:
-        """How many lines a run may sample."""
+        """The most lines that a run may sample."""
         inputs = sum(p.size for p in self.point)
         return max(1, min(64, _MOST_SAMPLES // max(1, SAMPLES * min(self._outputs, _MOST_OUTPUTS), inputs)))
 
 
 def adjoint_draws(seed: int) -> np.random.Generator:
-    """What adjoints are drawn from: not the draws that a case's values are made of, as for some functions
-    these give no gradient at all."""
+    """The generator that adjoints are drawn from. A case's values come from another one: for some functions,
+    adjoints from the same draws give no gradient at all."""
     return np.random.default_rng((seed, 1))
 
 

@@ -1,15 +1,14 @@
 """Slopes along lines by Richardson extrapolation, each with a bound on its error.
 
-A line is sampled at a point and at both sides of it, at steps that are halved again and again. Central
+A line is sampled at a point and on both sides of it, at steps that are halved again and again. Central
 differences ``(y(h) - y(-h)) / 2h`` of a smooth function are off by a series in ``h**2``, one-sided ones by a
-series in ``h``; extrapolation removes term after term (Richardson 1911, Romberg 1955). How far the last
-term moved the result, and how far shorter steps move it, bounds what is left of the series, the
-**truncation**. The **rounding** of an output,
-at least its last place, is measured where the steps are so small that nothing else moves the extrapolation.
-The entry of the table with the least sum of both is the slope.
+series in ``h``; extrapolation removes term after term (Richardson 1911, Romberg 1955). How far the last term
+moved the result, and how far shorter steps move it, bounds the rest of the series, the **truncation**. The
+**rounding** of an output, at least its last place, is measured where the steps are so small that nothing else
+moves the extrapolation. The slope is the entry of the table with the least sum of truncation and rounding.
 
-Outputs are judged one by one, and contracted with the adjoint afterwards: those that do not move along a line
-at all add no rounding to it.
+Outputs are judged one by one and contracted with the adjoint afterwards, so outputs that do not move along a
+line add no rounding to its slope.
 """
 
 from __future__ import annotations
@@ -20,28 +19,29 @@ from typing import Any
 import numpy as np
 
 LEVELS = 13
-"""Steps of a ladder, each half of the one before."""
+"""Steps of a ladder, each half the one before."""
 LADDERS = tuple(15 / 64 * 2.0 ** (-LEVELS * i) for i in range(3))
-"""The first step of each ladder, relative to the size of what is moved. The next ladder is taken where the
-steps of one are too long: they cross a kink, or reach beyond where the series converges."""
+"""The first step of each ladder, relative to the size of the elements that are moved. Where the steps of one
+ladder are too long, because they cross a kink or leave the range where the series converges, the next ladder
+is taken."""
 SAMPLES = 1 + 2 * LEVELS
 """Samples of a line: the point itself, the steps forward, the steps backward."""
 
 _ORDERS = 5
-"""Terms of the series that are removed at most."""
+"""The most terms of the series that are removed."""
 _CONFIRMED = 2
-"""How many shorter steps must agree with an entry: kinks within a few steps make two agree by chance."""
+"""How many shorter steps must agree with an entry: kinks within a few steps may make two agree by chance."""
 _NOISE = 4.0
-"""How many roundings of an output an extrapolated difference of two may be off."""
+"""An extrapolated difference of two outputs may be off by this many of their roundings."""
 _APART = 3.0
-"""One-sided slopes that differ by more than so many of their bounds differ: a kink."""
+"""One-sided slopes that differ by more than this many times their bound show a kink."""
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def offsets(ladder: int) -> Array:
-    """Where a line is sampled, relative to the size of what is moved."""
+    """Where a line is sampled, relative to the size of the elements that are moved."""
     steps = LADDERS[ladder] * 0.5 ** np.arange(LEVELS)
     return np.concatenate([[0.0], steps, -steps])
 
@@ -57,21 +57,21 @@ class Slopes:
     """The slope on the side of negative steps."""
     right: Array
     side_bound: Array
-    """The same bound for ``left`` and ``right`` together."""
+    """The bound for ``left`` and ``right`` together."""
     kinked: np.ndarray[Any, np.dtype[np.bool_]]
     """Where the slopes of the two sides differ by more than their bounds."""
     moved: np.ndarray[Any, np.dtype[np.bool_]]
-    """Where the output is not the same number, to the last bit, at all samples."""
+    """Where the output is not the same at all samples, to the last bit."""
     rounded: np.ndarray[Any, np.dtype[np.bool_]]
     """Where rounding is most of the bound: shorter steps would not help."""
     noise: Array
     """The rounding of the output."""
     crossed: Array
-    """The shortest step at which the slope is another one all of a sudden, as where a line crosses a kink; 0
-    where there is none."""
+    """The shortest step at which the slope suddenly changes, as where a line crosses a kink; 0 where there is
+    none."""
 
     def refined(self, finer: Slopes) -> Slopes:
-        """These slopes, or those of shorter steps where these crossed a kink or are less exact."""
+        """These slopes, or the ``finer`` ones where these crossed a kink or are less exact."""
         better = finer.bound < self.bound
         chosen = np.where(self.kinked, np.isfinite(finer.bound), better)
         fields = {
@@ -133,7 +133,7 @@ def _extrapolated(column: Array, h: Array, base: float, noise: Array) -> tuple[A
 
 
 def _fluctuation(central: Array, h: Array) -> Array:
-    """The rounding of outputs, by how the shortest steps' extrapolations of third order scatter."""
+    """The rounding of outputs, from the scatter of third-order extrapolations at the shortest steps."""
     for order in (1, 2):
         central = central[1:] + (central[1:] - central[:-1]) / (4.0**order - 1)
     scatter = np.abs(np.diff(central, axis=0))[-3:] * h[-3:]

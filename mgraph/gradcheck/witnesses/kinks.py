@@ -1,10 +1,10 @@
 """Kinks: where a function has two slopes, what its rule may say there, and what JAX says.
 
-``relu`` at 0, ``max`` at a tie, ``abs`` at 0 and ``clip`` at a bound have a slope to each side and no
+``relu`` at 0, ``max`` at a tie, ``abs`` at 0 and ``clip`` at a bound have a slope on each side and no
 derivative. A rule may choose any number between the two, a subgradient: mgraph's ``relu`` and ``jax.grad``'s
-say 0. The number is held against the slopes of both sides along each line, also along those where ties stay
-ties, and JAX's choice is shown beside it. A point near a kink has a derivative; the steps that cross the kink
-are not held against the rule.
+say 0. That number is compared with the slopes of both sides along each line, including lines along which ties
+stay ties, and is shown next to JAX's choice. A point near a kink has a derivative; steps that cross the kink
+do not count against the rule.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _NEAR = 1e-2
-"""The distance of kinks that reports show."""
+"""Reports show kinks up to this distance."""
 _SHOWN = 5
-"""How many they show."""
+"""The most kinks that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Kink:
     distance: float
     """0 for a kink at the point; otherwise the shortest step that crosses it."""
     left: float = 0.0
-    """At the point: the slope before it, of the outputs contracted with their adjoint."""
+    """For a kink at the point: the slope before it, of the outputs contracted with their adjoint."""
     right: float = 0.0
-    """The slope behind it."""
+    """The slope after it."""
     rule: float = 0.0
     """What the rule says."""
     jax: float = 0.0
@@ -43,7 +43,7 @@ class Kink:
     def __str__(self) -> str:
         line = "all elements" if self.where is None else str(list(self.where))
         if not self.at_the_point:
-            return f"{line}: a kink within {self.distance:.0e}; longer steps are not held against the rule"
+            return f"{line}: a kink within {self.distance:.0e}; longer steps do not count against the rule"
         slopes = f"slopes {self.left:.4g} and {self.right:.4g}"
         return f"{line}: at a kink, {slopes}, rule {self.rule:.4g}, jax {self.jax:.4g}"
 

@@ -1,4 +1,4 @@
-"""The lines along which inputs are moved, and whether a gradient has the slopes that were measured there."""
+"""The lines along which inputs are moved, and whether a gradient has the slopes measured along them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .taylor import Taylor, taylor_of
 ELEMENTWISE = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random lines."""
 _GROUPS = 12
-"""Lines through larger inputs: each moves the elements whose gradients are of about the same size."""
+"""Lines through a larger input; each moves elements whose gradients are of about the same size."""
 _MOST_GROUPS = 96
-"""These lines through all inputs together, but at least two through each."""
+"""The most such lines through all inputs together, but at least two through each."""
 _CLEAR = 1e-6
-"""A bound of at most this part of the slope is exact enough; else shorter steps are tried."""
+"""A bound of at most this fraction of the slope is tight enough; otherwise shorter steps are tried."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,15 @@ class Line:
     """The element that is moved, if it is one."""
 
     def along(self, gradients: Sequence[Any], absolute: bool = False) -> float:
-        """The slope along this line by a gradient for each input; of the absolute values, if asked."""
+        """The slope along this line, given a gradient for each input; with ``absolute``, the sum of its
+        terms' absolute values."""
         with np.errstate(invalid="ignore"):
             terms = np.where(self.direction != 0, self.direction * np.asarray(gradients[self.input]), 0.0)
             return float(np.sum(np.abs(terms) if absolute else terms))
 
     @property
     def length(self) -> float:
-        """The sum of absolute values."""
+        """The sum of the direction's absolute values."""
         return float(np.sum(np.abs(self.direction)))
 
 
@@ -55,9 +56,9 @@ def element_line(point: Sequence[Any], i: int, element: int) -> Line:
 
 
 def lines_through(point: Sequence[Any], gradients: Sequence[Any], random: np.random.Generator) -> list[Line]:
-    """Lines through every input: random ones that move all elements, one that moves them all alike, and one
-    for each element, or in larger inputs for each group of elements with gradients of about the same size, so
-    that the small ones are not lost in the large ones.
+    """Lines through every input: a random one that moves all elements, one that moves them all alike, and one
+    for each element; in larger inputs, one for each group of elements with gradients of about the same size,
+    so that small gradients are not lost among large ones.
     """
     groups = max(2, min(_GROUPS, _MOST_GROUPS // max(1, len(point))))
     found = []
@@ -79,7 +80,7 @@ def lines_through(point: Sequence[Any], gradients: Sequence[Any], random: np.ran
 
 
 def random_line(lines: Sequence[Line], i: int) -> int | None:
-    """The number of the random line that moves all elements of the i-th input, ``None`` for an empty one."""
+    """The index of the random line that moves all elements of the i-th input; ``None`` for an empty input."""
     dense = [k for k, line in enumerate(lines) if line.input == i and line.element is None]
     return dense[-2] if len(dense) > 1 else dense[0] if dense else None
 
@@ -95,11 +96,10 @@ class Measured:
     lines: tuple[Line, ...]
     slopes: Slopes
     low: Array
-    """The least slope that the rule may say: at a kink the least of those between both sides, else the
-    slope."""
+    """The least slope that the rule may give: at a kink the lesser of both sides' slopes, else the slope."""
     high: Array
     bound: Array
-    """How far the rule may be from these."""
+    """How far outside of ``low`` and ``high`` the rule may be."""
     left: Array
     right: Array
     kinked: np.ndarray[Any, Any]
@@ -110,16 +110,16 @@ class Measured:
     """The remainders of the random line through each input."""
 
     def nearest(self, expected: Array) -> Array:
-        """The slopes that were measured, at kinks those nearest to the ``expected`` ones."""
+        """The measured slopes; at kinks, the slopes between both sides nearest to the ``expected`` ones."""
         return np.clip(expected, self.low, self.high)
 
 
 def measured(
     problem: Contraction, lines: Sequence[Line], by_rule: Sequence[Any], noise: Sequence[Any]
 ) -> Measured:
-    """Slopes along ``lines``, by shorter steps where longer ones are not exact or depart from the rule.
+    """Slopes along ``lines``, with shorter steps where longer ones are not exact or disagree with the rule.
 
-    ``noise`` is the rounding of the rule's gradients, a part of the bounds.
+    ``noise``, the rounding of the rule's gradients, is part of the bounds.
     """
     adjoint = problem.weights
     slack = np.array([line.along(noise, absolute=True) for line in lines])
@@ -176,7 +176,7 @@ def hidden_rounding(found: Measured, k: int, adjoint: Array) -> float:
 def _remainders(
     slopes: Slopes, adjoint: Array, k: int, changes: Array, steps: Array, expected: float
 ) -> Taylor:
-    """The Taylor remainders of the k-th line, by how much outputs change at the steps."""
+    """The Taylor remainders of the k-th line, from how much outputs change at the steps."""
     moving = slopes.moved[k]
     with np.errstate(invalid="ignore"):
         change = changes[:, moving] @ adjoint[moving]
@@ -184,7 +184,7 @@ def _remainders(
 
 
 def _size(array: Any, line: Line) -> float:
-    """The size of what a line moves: a power of two, at least 1."""
+    """The size of the elements that a line moves: a power of two, at least 1."""
     largest = float(np.max(np.abs(np.asarray(array)[line.direction != 0]), initial=1.0))
     return 2.0 ** round(math.log2(largest)) if math.isfinite(largest) else 1.0
 
@@ -204,7 +204,7 @@ def _sampled(problem: Contraction, lines: Sequence[Line], sizes: Array, ladder: 
 
 
 def _contracted(slopes: Slopes, adjoint: Array, slack: Array) -> tuple[Array, Array, Array]:
-    """The least and the largest slope that may be, and their bound."""
+    """The least and the largest slope that are allowed, and their bound."""
     with np.errstate(invalid="ignore"):
         sides = np.stack([slopes.left, slopes.right]) * adjoint
         value = np.where(slopes.moved & (adjoint != 0), slopes.value * adjoint, 0.0)

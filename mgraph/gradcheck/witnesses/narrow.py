@@ -1,4 +1,4 @@
-"""What computes in a type of less precision than float64, whatever it is given; and the same in float64."""
+"""Programs that compute in less precision than float64, whatever they get, and their float64 versions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import CALLS
 
 _MOST_NUMBERS = 4096
-"""Larger constants keep their rounding to the narrow type."""
+"""Constants of more elements keep their rounding to the narrow type."""
 _DIGITS = 9
-"""So many digits tell all numbers of float32 apart."""
+"""This many digits distinguish all numbers of float32."""
 
 
 def narrowest_type(program: Any) -> Any:
-    """The coarsest floating point type in which a program computes what depends on its inputs; float64 if
-    there is none."""
+    """The least precise floating point type in which a program computes anything that depends on its inputs;
+    float64 if there is none."""
     inputs = opened(program).invars
     found = {v.aval.dtype for v in inputs if is_real(v.aval)}
     _collect(program, [True] * len(inputs), found)
@@ -34,13 +34,13 @@ def narrowest_type(program: Any) -> Any:
 
 
 def narrow_type(program: Any) -> Any:
-    """The same if it is another than float64, else ``None``."""
+    """The ``narrowest_type``, or ``None`` if that is float64."""
     dtype = narrowest_type(program)
     return dtype if is_narrow_type(dtype) else None
 
 
 def _collect(program: Any, moving: Sequence[bool], found: set[Any]) -> None:
-    """Add the floating point types of what depends on the ``moving`` inputs of a program."""
+    """Add the floating point types of everything that depends on the ``moving`` inputs of a program."""
     known = {v for v, moves in zip(opened(program).invars, moving, strict=True) if moves}
     for equation in opened(program).eqns:
         reads = [not isinstance(v, core.Literal) and v in known for v in equation.invars]
@@ -49,8 +49,8 @@ def _collect(program: Any, moving: Sequence[bool], found: set[Any]) -> None:
         for inner in programs_in(equation.params.values()):
             inputs = opened(inner).invars
             same = equation.primitive.name in CALLS and len(inputs) == len(reads)
-            # A state may come to depend on the inputs as a loop goes on, but no value of another type does
-            # before one of that type was computed of them.
+            # A loop's state may come to depend on the inputs in a later step. A value of a type that is not
+            # in ``found`` does so only after an equation has computed one of that type from them.
             _collect(inner, reads if same else [_type(v) in found for v in inputs], found)
         found |= {_type(v) for v in equation.outvars if _type(v) is not None and is_real(v.aval)}
         known.update(equation.outvars)
@@ -61,7 +61,7 @@ def _type(variable: Any) -> Any:
 
 
 def has_rounded(program: Any) -> bool:
-    """Whether a number in a program is one that its narrow type rounds, such as 0.1 and not 0.5."""
+    """Whether a program has a constant that its narrow type rounds, such as 0.1 but not 0.5."""
     jaxpr = opened(program)
     literals = (v for equation in jaxpr.eqns for v in equation.invars if isinstance(v, core.Literal))
     numbers = [*(np.asarray(v.val, _type(v)) for v in literals), *getattr(program, "consts", ())]
@@ -77,11 +77,11 @@ def _is_rounded(value: Any) -> bool:
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of pytrees of arrays, of which all floats are of float64, with casts to float64 in the place
-    of those to other floating point types.
+    """The function in float64: floats in its pytrees of arrays are all float64, and casts to other floating
+    point types become casts to float64.
 
-    Its numbers are those of the function, rounded as they are there, though as decimals where they are few:
-    0.1 and not the number of float32 beside it. The custom rules of functions that compute in a narrow type
+    Large constants stay rounded as in the function; small ones get the decimals that were meant: 0.1 instead
+    of the float32 number next to it. The custom rules of functions that compute in a narrow type
     are taken out. ``NoReferenceError`` names a primitive that has no counterpart in float64.
     """
 
@@ -95,7 +95,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _computed(program: Any, args: Sequence[Any]) -> list[Any]:
-    """The results of a program with or without its constants, in float64."""
+    """The results of a program, a closed or an open jaxpr, in float64."""
     closed = program if hasattr(program, "jaxpr") else ClosedJaxpr(program, ())
     if not _is_narrow(closed):
         results: list[Any] = core.jaxpr_as_fun(closed)(*args)
@@ -115,7 +115,7 @@ def _computed(program: Any, args: Sequence[Any]) -> list[Any]:
 
 
 def _is_narrow(program: Any) -> bool:
-    """Whether a float of a program is not of float64."""
+    """Whether a program has floats of another type than float64."""
     return any(
         _is_narrow_equation(equation) or any(map(_is_narrow, programs_in(equation.params.values())))
         for equation in opened(program).eqns
@@ -127,7 +127,7 @@ def _is_narrow_equation(equation: core.JaxprEqn) -> bool:
 
 
 def is_narrow_type(dtype: Any) -> bool:
-    """Whether a dtype, if it is one, is a floating point type but not float64."""
+    """Whether a value is the dtype of a floating point type other than float64."""
     return isinstance(dtype, np.dtype) and jnp.issubdtype(dtype, jnp.floating) and dtype != np.float64
 
 
@@ -141,7 +141,7 @@ def _widened(value: Any) -> Any:
 
 
 def _decimal(number: Any) -> float:
-    """The decimal of fewest digits that the number's type rounds to it."""
+    """The decimal with the fewest digits that the number's type rounds to the number."""
     exact = float(number)
     decimals = (float(f"{exact:.{digits}g}") for digits in range(1, _DIGITS + 1))
     return next((decimal for decimal in decimals if type(number)(decimal) == number), exact)

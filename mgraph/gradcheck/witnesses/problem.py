@@ -20,18 +20,18 @@ from .contraction import SLOTS, Adjoint, Contraction, Point, Values, total
 from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
 
 _CLOSE, _CLOSE_SMALL = 1e-10, 1e-6
-"""How near to JAX's an element must be, relative to itself; and one that is small beside others, if rounding
-in these may reach so far."""
+"""How near to JAX's an element must be, relative to itself; the second limit is for an element so small that
+rounding in larger ones may reach it."""
 _NEAR = 4 * np.finfo(np.float64).eps
 """How far inputs and adjoints are moved, relative to themselves, to see what rounding does to a gradient."""
 _ROUNDINGS = 4
-"""By how many times what they saw rounding may be more."""
+"""Rounding may be this many times as large as was seen."""
 _EXAMINED = 48
-"""Elements at which rule and JAX differ that are held against differences, to see whether they are kinks."""
+"""Where rule and JAX differ, at most this many elements are compared with differences, in search of kinks."""
 _MOST_DECIMALS = 4096
-"""Elements of inputs and outputs up to which JAX's gradient is computed in decimals where it is doubted."""
+"""With up to this many input and output elements, JAX's gradient is computed in decimals where in doubt."""
 _ONE_HOT = 4
-"""Outputs that are taken alone by a thorough check."""
+"""How many output elements a thorough check takes alone."""
 
 
 class Problem(Contraction):
@@ -41,14 +41,15 @@ class Problem(Contraction):
     """
 
     undefined = False
-    """Whether the value is NaN or infinite at the point, where no gradient can be judged: the rest is."""
+    """Whether part of the value is NaN or infinite at the point: only the gradient of the rest can be
+    judged."""
     _lost: list[Any]
     """Elements of the inputs whose gradients are not finite because the value is not."""
     extrapolates = True
-    """Whether outputs are those of float64, so that differences can be extrapolated along lines."""
+    """Whether outputs are computed in float64, so that differences can be extrapolated along lines."""
 
     no_jax = ""
-    """Why JAX's own derivative is no witness, empty if it is one."""
+    """Why JAX's own derivative cannot be a witness; empty if it can."""
 
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         super().__init__(values, point, seed, cotangent)
@@ -56,10 +57,10 @@ class Problem(Contraction):
         """Which witnesses are missing, and why."""
 
     def first_order(self, rule_set: str) -> list[Answer]:
-        """Differences to JAX and to slopes along lines, each gradient against a bound of its own; not to JAX
+        """Differences to JAX and to slopes along lines, each element with its own bound; JAX is left out
         where it cannot differentiate what the rule can.
 
-        Outputs that are not finite count for nothing, nor then do gradients that are not finite.
+        Outputs that are not finite are left out, and then so are gradients that are not finite.
         """
         try:
             return self._by_both(rule_set)
@@ -67,7 +68,7 @@ class Problem(Contraction):
             self.no_jax = self.without_jax(rule_set)
             if not self.no_jax:
                 raise
-        self.note(f"not held against JAX's own derivative: {self.no_jax}")
+        self.note(f"not compared with JAX's own derivative: {self.no_jax}")
         own = self._values
         self._values = lambda p, other, frozen: own(p, rule_set if other == "jax" else other, frozen)
         self._programs.clear()
@@ -88,13 +89,13 @@ class Problem(Contraction):
             self.notes.append(note)
 
     def without_jax(self, rule_set: str) -> str:
-        """Why JAX cannot differentiate the function, if the rule can; else nothing."""
+        """Why JAX cannot differentiate the function although the rule can; empty otherwise."""
         if rule_set == "jax" or self._failure(self.gradient(rule_set)):
             return ""
         return self._failure(self.gradient("jax"))
 
     def _failure(self, function: Callable[[Point], Any]) -> str:
-        """Why a function of the point cannot be traced, empty if it can."""
+        """Why a function of the point cannot be traced; empty if it can."""
         try:
             jax.eval_shape(function, self.point)
         except Exception as e:  # rules and functions of others may raise anything
@@ -148,10 +149,10 @@ class Problem(Contraction):
         return answers
 
     def second_order(self, rule_set: str) -> list[Answer]:
-        """The difference of second derivatives, reverse over reverse, rule to JAX; not at a kink.
+        """The difference between second derivatives by rule and by JAX, reverse over reverse; none at a kink.
 
-        A square of the output is added to what is differentiated, so that the rule is differentiated by
-        the adjoint too. Nothing where one of the two cannot be differentiated twice.
+        A square of the output is added to the loss, so that the rule is also differentiated with respect to
+        its adjoint. Answers are empty where rule or JAX cannot be differentiated twice.
         """
         if self.no_jax or not self._smooth:
             return [Answer({}) for _ in self.point]
@@ -181,7 +182,7 @@ class Problem(Contraction):
         return [Answer({"second": relative(f, e, scale)}) for f, e, scale in triples]
 
     def transformed(self, rule_set: str) -> list[Answer]:
-        """The differences between the gradient and the same one over a batch, in a loop, recomputed, and
+        """The differences between the gradient and the same gradient over a batch, in a loop, recomputed, and
         with other inputs frozen."""
         gradient = self.gradient(rule_set)
         near = [0.999 * np.asarray(p) for p in self.point]
@@ -227,7 +228,7 @@ class Problem(Contraction):
         ]
 
     def zero(self, rule_set: str) -> list[Answer]:
-        """The gradient of no output at all, which must be zero."""
+        """The gradient for a zero cotangent, which must be zero."""
         nothing = [None if a is None else np.zeros(a.shape) for a in self.adjoint]
         ((found, _, _),) = self.gradients(rule_set, [self.point], [nothing])
         return [
@@ -235,7 +236,7 @@ class Problem(Contraction):
         ]
 
     def one_hot(self, rule_set: str, most: int = 256) -> list[Answer]:
-        """The differences to JAX of the gradients of single elements of the outputs, at most so many."""
+        """The differences to JAX of the gradients of single output elements, at most ``most`` of them."""
         if self.no_jax:
             return [Answer({}) for _ in self.point]
         adjoints = self._one_hot(most)
@@ -243,8 +244,8 @@ class Problem(Contraction):
         return [Answer({"one-hot": self._apart(i, found)} if found else {}) for i in range(len(self.point))]
 
     def missing(self, rule_set: str) -> list[Answer]:
-        """The same of gradients of all outputs but one, where there are several; the first three are left
-        out in turn."""
+        """The differences to JAX of the gradients of all outputs but one, where there are several; each of
+        the first three is left out in turn."""
         present = [k for k, a in enumerate(self.adjoint) if a is not None]
         if self.no_jax or len(present) < 2:
             return [Answer({}) for _ in self.point]
@@ -264,8 +265,8 @@ class Problem(Contraction):
         return [Answer({"missing": self._apart(i, found)}) for i in range(len(self.point))]
 
     def compiled(self, rule_set: str) -> list[Answer]:
-        """The difference between the compiled gradient and the same one not compiled, and whether the latter
-        is the same twice."""
+        """The difference between the compiled and the uncompiled gradient, and whether the latter is the same
+        twice."""
         (here, _, _), *_ = self.gradients(rule_set, [self.point], [self.adjoint])
         gradient = self.gradient(rule_set)
         eager, again = gradient(self.point), gradient(self.point)
@@ -275,7 +276,7 @@ class Problem(Contraction):
         ]
 
     def repeated(self, rule_set: str) -> list[Answer]:
-        """How far the compiled gradient is from the same one, computed again, and by the last of several
+        """How far the compiled gradient is from itself computed again, also on the last of several
         devices."""
         given = [self.point] * SLOTS, [self.adjoint] * SLOTS
         runs = [*self.gradients(rule_set, *given), *self.gradients(rule_set, *given)]
@@ -297,7 +298,7 @@ class Problem(Contraction):
     # -- first order
 
     def _within_rounding(self) -> tuple[list[Point], list[Adjoint]]:
-        """The point and the adjoint, and some that differ by rounding."""
+        """The point and the adjoint, and copies of both that differ by rounding."""
 
         def moved(array: Any) -> Any:
             if array is None:
@@ -311,7 +312,7 @@ class Problem(Contraction):
         return points, adjoints
 
     def _without_lost(self, by_rule: Point, by_jax: Point, magnitude: Any) -> tuple[Any, Any, Any]:
-        """What ``gradients`` gave, with zeros for elements that are not finite, which are ``_lost``."""
+        """The result of ``gradients``, with zeros for elements that are not finite; ``_lost`` marks these."""
         finite_ones = [np.isfinite(g) & np.isfinite(j) for g, j in zip(by_rule, by_jax, strict=True)]
         self._lost = [~of_input for of_input in finite_ones]
         self.undefined |= any(lost.any() for lost in self._lost)
@@ -323,7 +324,7 @@ class Problem(Contraction):
     def _chosen_freely(
         self, found: Measured, i: int, by_rule: Sequence[Any], off: Any, rounding: Sequence[Any]
     ) -> Any:
-        """Those of the elements that are ``off`` from JAX's that are subgradients at a kink, too."""
+        """Which of the elements that are ``off`` from JAX's are also subgradients at a kink."""
         free = np.zeros(self.point[i].size, bool)
         differing = np.flatnonzero(off)
         if not len(differing) or not any(
@@ -341,8 +342,9 @@ class Problem(Contraction):
         return free.reshape(off.shape)
 
     def _corrected(self, i: int, by_jax: Any, bound: Any, off: Any) -> tuple[Any, Any]:
-        """JAX's gradient by the i-th input and the bounds for the rule, which may be better than JAX's:
-        where the two are ``off`` from one another, the exact numbers, and JAX's error where it is more."""
+        """JAX's gradient with respect to the i-th input, and the bounds for the rule. The rule may be better
+        than JAX: where the two are ``off``, exact numbers replace JAX's, and bounds are at least JAX's
+        error."""
         if not off.any() or (exact := self._in_decimals) is None:
             return by_jax, bound
         return np.where(off, exact[i], by_jax), np.where(
@@ -351,7 +353,7 @@ class Problem(Contraction):
 
     @functools.cached_property
     def _in_decimals(self) -> Point | None:
-        """JAX's gradient before rounding; ``None`` for large inputs and for functions without decimals."""
+        """JAX's gradient before rounding; ``None`` for large inputs and for functions that decimals lack."""
         if sum(a.size for a in (*self.point, *self.adjoint) if a is not None) > _MOST_DECIMALS:
             return None
         try:
@@ -385,7 +387,7 @@ class Problem(Contraction):
         return _judged("differences", expected, nearest, bound, scale, lambda k: found.lines[rows[k]].element)
 
     def _moves_unseen(self, found: Measured, k: int, rule_set: str) -> bool:
-        """Whether JAX says that an output moves along a line, though not a bit of it does."""
+        """Whether JAX says that an output moves along a line although no bit of it changes."""
         if len(self.weights) != sum(a.size for a in self.adjoint if a is not None):
             return True
         still, start = ~found.slopes.moved[k], 0
@@ -402,7 +404,7 @@ class Problem(Contraction):
     # -- cotangents
 
     def _one_hot(self, most: int) -> list[Adjoint]:
-        """Adjoints that take a single output each, at most so many, drawn without repetition."""
+        """Adjoints of a single output element each, at most ``most`` of them, drawn without repetition."""
         sizes = [0 if a is None else a.size for a in self.adjoint]
         starts = np.cumsum([0, *sizes])
         drawn = self._random.choice(starts[-1], min(most, starts[-1]), replace=False) if starts[-1] else []
@@ -415,7 +417,7 @@ class Problem(Contraction):
         return found
 
     def _apart(self, i: int, found: Sequence[Any]) -> float:
-        """The largest relative difference of rule and JAX by the i-th input, without choices at kinks."""
+        """The largest relative difference from rule to JAX for the i-th input, without choices at kinks."""
         return max(
             relative(
                 np.where(self._choices[i], by_jax[i], by_rule[i]), by_jax[i], scales(by_jax, magnitude)[i]
@@ -431,7 +433,7 @@ class Problem(Contraction):
 
 
 def _scatter(here: Any, near: Sequence[Any], i: int) -> Any:
-    """How far rounding moves the gradients by the i-th input, that of the rule and JAX's."""
+    """How far rounding moves the gradients of the i-th input, the rule's and JAX's together."""
     with np.errstate(invalid="ignore"):
         moved = [np.max([np.abs(other[by][i] - here[by][i]) for other in near], axis=0) for by in (0, 1)]
     return _ROUNDINGS * np.nan_to_num(moved[0] + moved[1], posinf=0.0)
@@ -444,7 +446,7 @@ def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:
 
 
 def _elementwise(found: Any, expected: Any, bound: Any, choices: Any, witness: str, scale: float) -> Answer:
-    """Elements compared, those aside that are choices at a kink."""
+    """The comparison element by element, without choices at a kink."""
     shape, found = found.shape, np.where(choices, expected, found).reshape(-1)
     expected, bound = expected.reshape(-1), bound.reshape(-1)
     return _judged(
@@ -468,7 +470,7 @@ def _judged(
 
 
 def _unlike(first: Any, second: Any, scale: float) -> float:
-    """0 for arrays that are the same to the last bit, else their difference; at least the smallest number."""
+    """0 for arrays that are the same to the last bit, else their difference, at least the smallest number."""
     if same_bits(first, second):
         return 0.0
     return max(relative(first, second, scale), math.ulp(0.0))

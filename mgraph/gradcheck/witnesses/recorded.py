@@ -1,4 +1,4 @@
-"""What was recorded in a graph, as a function of some of its leaves, in float64."""
+"""A recorded graph as a function of some of its leaves, in float64."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from .contraction import Point, total
 from .narrow import has_rounded, in_float64, narrow_type, narrowest_type
 
 _NUMBERS = 4
-"""How many units in the last place of a narrow type gradients may be off because of an operator's numbers."""
+"""Units in the last place of a narrow type by which constants in an operator's code may put gradients off."""
 
 
 class Widening(NamedTuple):
-    """A computation in float64 throughout, if it can be."""
+    """A computation in float64 throughout, if possible."""
 
     structure: Structure
     narrow: Any = None
-    """The type of less precision that operators compute in, although they are given float64."""
+    """The less precise type that operators compute in although they are given float64; ``None`` for none."""
     inside: bool = False
-    """Whether all of them do so in float64 here."""
+    """Whether all operators compute in float64 here instead."""
     rounding: float = 0.0
-    """By how much, relative to the largest of them, gradients may be off because numbers in the code of
-    operators are rounded to that type."""
+    """How far gradients may be off, relative to the largest, because constants in the code of operators are
+    rounded to that type."""
 
 
 def widening(structure: Structure, gradient_of: Callable[[Structure], Any]) -> Widening:
-    """A widened structure, in which operators compute in float64 also where their code casts to a narrower
-    type, if all can. ``gradient_of`` traces the gradient of a structure."""
+    """A structure in which operators compute in float64 even where their code casts to a narrower type, as
+    far as they can; ``inside`` says whether all do. ``gradient_of`` traces the gradient of a structure."""
     found = Widening(structure)
-    with suppress(Exception):  # what cannot be traced: whoever asks for gradients is told why
+    with suppress(Exception):  # if it cannot be traced, the call for its gradients says why
         program = gradient_of(structure)
         found = found._replace(narrow=narrow_type(program))
         if found.narrow is None:
@@ -59,7 +59,7 @@ def widening(structure: Structure, gradient_of: Callable[[Structure], Any]) -> W
 class RecordedFunction:
     """The value of the row ``output`` as a function of the ``chosen`` leaves; the others keep their values.
 
-    It is computed in float64 throughout, if it can be: ``widening`` says so.
+    It is computed in float64 throughout if possible; ``widening`` says whether.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ def check_numbers(
     draw_seed: int,
     rule_set: str,
 ) -> None:
-    """Trace the gradient of that function as programs do, where the numbers of ``runtime_fields`` are
-    arguments. Rules that ask which numbers these are raise."""
+    """Trace the gradient of a ``RecordedFunction`` as programs do, with the numbers of ``runtime_fields`` as
+    arguments. Rules that need to know these numbers while they are traced raise."""
     structure, numbers = widened(excerpt.structure).generic()
     if not numbers:
         return
@@ -111,7 +111,8 @@ def check_numbers(
 def _computed(
     structure: Structure, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray], draw_seed: int
 ) -> Callable[..., Any]:
-    """The value of the row ``output`` at a point, with the numbers of a generic structure, by a rule set."""
+    """A function that returns the value of the row ``output``, given a point, the numbers of a generic
+    structure, and a rule set."""
     key = jax.random.key(draw_seed & 0xFFFFFFFF)
 
     def value(point: Point, numbers: Any, rule_set: str, frozen: int | None = None) -> Any:
@@ -127,15 +128,15 @@ def _computed(
 
 
 def wide(value: Any) -> np.ndarray:
-    """A value as NumPy's array; in float64 if it is of a floating point type."""
+    """A value as a NumPy array; in float64 if it is of a floating point type."""
     array = np.asarray(value)
     return array.astype(np.float64) if is_real(array) else array
 
 
 def widened(structure: Structure, inside: bool = False) -> Structure:
     """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
-    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it. With
-    ``inside``, so do casts in the code of operators."""
+    point types, also in bodies of loops, cast to float64; with ``inside``, so do casts in the code of
+    operators. Operators with a surrogate compute the surrogate."""
 
     def field(value: Any) -> Any:
         if isinstance(value, Type) and value.is_float:
@@ -152,7 +153,7 @@ def widened(structure: Structure, inside: bool = False) -> Structure:
 
 
 def smoothed(structure: Structure) -> Structure:
-    """The same computation, in which operators with a surrogate compute it."""
+    """The same computation, in which operators with a surrogate compute the surrogate."""
     rows = (row if is_leaf(row) else (_rebuilt(row[0], _smooth_field), *row[1:]) for row in structure.rows)
     return replace(structure, rows=tuple(rows))
 
@@ -175,7 +176,7 @@ def _rebuilt(operator: Any, converted: Callable[[Any], Any], inside: bool = Fals
 
 @functools.cache
 def _smooth(cls: Any) -> Any:
-    """The class of an operator, or where it has a surrogate one with this as forward and the same rule."""
+    """The class of an operator; if it has a surrogate, a subclass with that as forward and the same rule."""
     if cls.surrogate_ops is None:
         return cls
     return type(cls)(cls.__name__, (cls,), {"forward_ops": cls.surrogate_ops, "__module__": __name__})
@@ -183,8 +184,8 @@ def _smooth(cls: Any) -> Any:
 
 @functools.cache
 def _wide_inside(cls: Any) -> Any:
-    """The class of an operator that computes in float64 where its forward casts to a narrower type. A rule
-    that casts to one that its forward does not need loses digits, and stays as it is."""
+    """A subclass of an operator that computes in float64 where the operator's forward casts to a narrower
+    type. A rule that casts to a narrower type than its forward loses digits, and stays as it is."""
     forward = cls.forward_ops
 
     @functools.wraps(forward)
@@ -201,7 +202,7 @@ def _wide_rule(forward: Callable[..., Any], backward: Callable[..., Any]) -> Cal
     def roundings(function: Callable[..., Any], *args: Any) -> float:
         return float(jnp.finfo(narrowest_type(jax.make_jaxpr(function)(*args))).eps)
 
-    @functools.wraps(backward)  # for the messages about a rule that takes other arguments
+    @functools.wraps(backward)  # for messages about a rule that takes other arguments
     def backward_ops(self: Any, adj: Any, val: Any, *values: Any) -> Any:
         rule, value = functools.partial(backward, self), functools.partial(forward, self)
         if roundings(rule, adj, val, *values) > roundings(value, *values):

@@ -1,4 +1,4 @@
-"""Taylor remainders: what is left of a function's change when its gradient's part is taken away.
+"""Taylor remainders: what is left of a function's change after the part that its gradient predicts.
 
 ``|f(x + h v) - f(x) - h g v|`` falls as ``h**2`` if ``g`` is the gradient, and as ``h`` if it is not: a line
 of slope 2 or 1 in a plot with logarithmic axes.
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 _CLEAR = 30.0
-"""A remainder counts if it is so many roundings large."""
+"""A remainder counts if it is larger than this many roundings."""
 _SHOWN = 4
-"""Inputs up to which a report shows each slope."""
+"""A report on up to this many inputs shows each slope."""
 _FEWEST, _FITTED = 3, 5
-"""Remainders that a slope needs, and the most that it is fitted to: those of the shortest steps."""
+"""The fewest remainders that a slope needs, and the most that it is fitted to, at the shortest steps."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Taylor:
     remainders: tuple[float, ...]
     slope: float | None
     """The slope of the remainders over the steps, both logarithmic: 2 for a right gradient (more where the
-    curvature is zero), 1 for a wrong one. ``None`` if the remainders are rounding, as those of an affine
+    curvature is zero), 1 for a wrong one. ``None`` if the remainders are only rounding, as for an affine
     function, or cannot be computed."""
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ def about_slopes(found: Sequence[tuple[str, Taylor]]) -> list[str]:
 
 
 def taylor_of(steps: Any, changes: Any, expected: float, rounding: float) -> Taylor:
-    """The remainders of ``changes``, those of the function at ``steps``, from a slope ``expected``.
+    """The remainders of a function's ``changes`` at ``steps``, beyond what a slope ``expected`` predicts.
 
-    ``rounding`` is that of the changes.
+    ``rounding`` is the rounding of the changes.
     """
     with np.errstate(all="ignore"):
         remainders = np.abs(changes - steps * expected)

@@ -24,7 +24,7 @@ X, A, B = Label("x"), Label("a"), Label("b")
 
 
 def single(array: object) -> bool:
-    """Whether a constant is one number: a mask of ones does not count, because it changes from batch to
+    """Whether a constant is one number. Larger constants do not match: a mask of ones changes from batch to
     batch."""
     return getattr(array, "size", 0) == 1
 
@@ -133,7 +133,7 @@ _RESHAPES = Repeat(Op(ReshapeNodeOp, Label("next")), "next", X)
 
 @rule(Op(ReshapeNodeOp, _RESHAPES))
 def reshapes(m: Match) -> Node:
-    """Of several reshapes only the last counts."""
+    """Several reshapes become the last one."""
     return reshape(m.x, m.root.shape)
 
 

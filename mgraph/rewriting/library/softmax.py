@@ -28,7 +28,7 @@ from ..rule import over, rule
 
 
 def along_last(node: Node) -> bool:
-    """Whether an operator with an axis works along the last one."""
+    """Whether an operator with an axis works along the last axis."""
     rank = len(node.child(0).shape)
     return bool(node.operator.axis % rank == rank - 1)
 
@@ -67,7 +67,7 @@ def softmax_of_parts(m: Match) -> Node:
 
 @rule(Op(SoftmaxNodeOp, _BELOW_TOP, axis=AXIS))
 def softmax_of_shifted(m: Match) -> Node:
-    """``softmax(x - max(x))`` is ``softmax(x)``, which subtracts the largest itself."""
+    """``softmax(x - max(x))`` is ``softmax(x)``, which itself subtracts the largest element."""
     return softmax(m.x, axis=m.axis)
 
 
@@ -88,7 +88,7 @@ _SOFTMAX: Pattern = Op(SoftmaxNodeOp, X, where=along_last)
 
 @rule(Op(LogNodeOp, Repeat(Label("move", Op(MOVES, Label("next"), ...)), "next", _SOFTMAX)))
 def log_of_moved_softmax(m: Match) -> Node:
-    """``log(gather(softmax(x), ...))`` is ``gather(logsoftmax(x), ...)``; so for rows, slices, reshapes."""
+    """``log(gather(softmax(x), ...))`` is ``gather(logsoftmax(x), ...)``; also for rows, slices, reshapes."""
     moved = logsoftmax(m.x)
     for move, child in zip(reversed(m.move), reversed(m.next), strict=True):
         moved = over(move, child, moved)
@@ -112,7 +112,7 @@ _LOGSOFTMAX: Pattern = Op(LogSoftmaxNodeOp, X)
 
 
 def counts_from_zero(labels: Node) -> bool:
-    """Whether no label can be negative, which ``gather`` would count from the end."""
+    """Whether no label can be negative; ``gather`` would count a negative label from the end."""
     values = known_value(labels)
     if values is not None and values.size:
         return bool(values.min() >= 0)
@@ -132,7 +132,7 @@ def keeps_rows(node: Node) -> bool:
 
 
 def sums_rows(node: Node) -> bool:
-    """Whether a scalar product is one along the last axis."""
+    """Whether a scalar product is along the last axis."""
     rank = max(len(child.shape) for child in node.children)
     return bool(node.operator.axis % rank == rank - 1)
 

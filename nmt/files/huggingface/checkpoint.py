@@ -34,8 +34,8 @@ from nmt.settings.model_options import ModelOptions, parse_model_options, yaml_o
 logger = logging.getLogger(__name__)
 
 PAD_LOGIT = -1e4
-"""The bias of ids that are not words: low enough to keep Marian's probabilities, within float16."""
-# Above the rounding error of bfloat16 up to 1, far below the difference of the two kinds of positions.
+"""The bias of ids that are not words: low enough to keep Marian's probabilities, yet within float16."""
+# Above bfloat16's rounding error for values up to 1, far below the difference of the two kinds of positions.
 _SAME_POSITIONS = 3e-3
 
 
@@ -132,7 +132,7 @@ def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
     memory is saved first (``save_model``).
 
     ``eos_id`` is the id of ``</s>``. Tables are padded with zeros up to ``<pad>``, the id after both
-    vocabularies; the decoder starts with it, as Marian with zeros. Its low logit keeps Marian's
+    vocabularies; the decoder starts with it, as Marian's starts with zeros. Its low logit keeps Marian's
     probabilities. Marian's positions are included, because HuggingFace's differ a little.
     ``UnsupportedOptionError`` for what HuggingFace cannot represent.
     """
@@ -225,7 +225,7 @@ class _Arrays:
 
 
 def _as_array(name: str, value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):  # a tensor of PyTorch's, wherever it lies
+    if hasattr(value, "detach"):  # a tensor of PyTorch's, on any device
         value = value.detach().cpu().float().numpy()
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
@@ -237,7 +237,7 @@ def _are_tied(config: Mapping[str, Any], key: str, first: np.ndarray, second: np
     """Whether two tables are tied; ``ConversionError`` if ``key`` says so but they differ."""
     tied = bool(config.get(key, True))
     if tied and config.get("tie_word_embeddings", True) and not np.array_equal(first, second):
-        raise ConversionError(f"config.json: {key}: true, but the tables that it speaks of differ")
+        raise ConversionError(f"config.json: {key}: true, but the tables that it ties differ")
     return tied and np.array_equal(first, second)
 
 
@@ -267,7 +267,7 @@ def _check_positions(arrays: _Arrays) -> None:
                 continue
             if np.abs(table - huggingface_positions(*table.shape)).max(initial=0) > _SAME_POSITIONS:
                 raise ConversionError(
-                    f"{name}: expected sinusoids, as Marian computes them; these are others"
+                    f"{name}: expected sinusoids as Marian computes them, got other numbers"
                 )
         logger.warning(
             "%s: HuggingFace's positions become Marian's, whose wavelengths differ a little; so do results",

@@ -70,7 +70,7 @@ def check_representable(options: ModelOptions) -> None:
     for name, wanted in _STEPS.items():
         value = str(options[name])
         if value.replace("d", "") != wanted:
-            _refuse(name, value, (wanted, "d" + wanted) if wanted != "an" else ("dan",))
+            _refuse(name, value, (wanted, "d" + wanted))
 
 
 def config_of(options: ModelOptions, eos_id: int) -> dict[str, Any]:

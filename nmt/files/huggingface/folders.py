@@ -1,4 +1,4 @@
-"""Read and write folders of ``save_pretrained`` of ``MarianMTModel`` and ``MarianTokenizer``."""
+"""Read and write the folders that ``MarianMTModel`` and ``MarianTokenizer`` make with ``save_pretrained``."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def import_huggingface(
     """Convert the checkpoint in ``folder`` to the Marian model ``model``, ``.npz`` or another format.
 
     ``folder`` holds ``config.json`` and ``model.safetensors``, in one or several parts, or
-    ``pytorch_model.bin``. Marian vocabularies and a ``decoder.yml`` are written beside the model.
-    ``zero_start``: see ``from_huggingface``. ``ConversionError`` if it cannot be converted.
+    ``pytorch_model.bin``. Marian vocabularies and a ``decoder.yml`` are written next to the model.
+    ``zero_start``: see ``from_huggingface``. ``ConversionError`` if the checkpoint cannot be converted.
     """
     config, weights = _read_json(_at(folder, CONFIG)), _weights(folder)
     try:
@@ -92,7 +92,7 @@ def _dim_vocabs(model: Path) -> tuple[int, ...]:
 
 
 def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
-    """The arrays to store: without those that HuggingFace ties itself."""
+    """The arrays to store, without those that HuggingFace ties itself."""
     config, tensors = checkpoint
     tied: set[str] = set()
     if config["tie_word_embeddings"]:
@@ -184,9 +184,11 @@ def _word_ids(path: str) -> dict[str, int]:
 
 
 def _check_free(path: str, content: bytes) -> None:
-    """``ConversionError`` if there is another file at ``path``."""
+    """``ConversionError`` if there is a file with other content at ``path``."""
     if os.path.exists(path) and _read(path) != content:
-        raise ConversionError(f"{path} is there already, and is another; choose another folder for the model")
+        raise ConversionError(
+            f"{path} exists already, with other contents; choose another folder for the model"
+        )
 
 
 def _read_json(path: str) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
     """The tokenizer for Marian's vocabularies of source and target.
 
     ``paths`` are those of ``--vocabs``: two files. If these list the pieces of SentencePiece models
-    (``.yml``), the two ``.spm`` may follow; the default is ``source.spm`` and ``target.spm`` beside the
+    (``.yml``), the two ``.spm`` may follow; the default is ``source.spm`` and ``target.spm`` next to the
     first. ``<pad>`` gets the id after both vocabularies.
     """
     if len(paths) not in (2, 4):
@@ -251,7 +253,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
     special = [(vocab[vocab.eos_id], vocab[vocab.unk_id]) for vocab in vocabs]
     if special[0] != special[1]:
         raise ConversionError(
-            "--vocabs: MarianTokenizer has one name for </s> and <unk> on both sides, here are "
+            "--vocabs: MarianTokenizer has one name for </s> and <unk> on both sides, got "
             f"{special[0]} and {special[1]}"
         )
     words = [{word: number for number in range(len(vocab)) if (word := vocab[number])} for vocab in vocabs]
@@ -261,7 +263,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
     source, target = ({**side, pad_word: pad} for side in words)
     pieces = _pieces(paths)
     if not pieces:
-        logger.warning("MarianTokenizer needs %s and %s, which there are not", *PIECES)
+        logger.warning("MarianTokenizer needs %s and %s, which are missing", *PIECES)
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": source != target,
@@ -293,8 +295,8 @@ def marian_files(
     """Marian's vocabulary files by name, and the names of those of source and target.
 
     words: the ids of both sides; those that the model lacks, such as ``<pad>``, are left out. If the ids are
-    those of the SentencePiece models, these become the vocabularies; otherwise the words do, and the models
-    come with them to split and join text (see ``Translator.from_dir``).
+    those of the SentencePiece models, the SentencePiece models become the vocabularies; otherwise the words
+    do, and the models come with them to split and join text (see ``Translator.from_dir``).
     """
     kept = [
         {word: number for word, number in side.items() if number < dim}

@@ -15,16 +15,16 @@ from typing import Any, BinaryIO
 from mgraph import ModelFileError
 
 MAX_OPERATIONS = 1 << 18
-"""Of one pickle; a tensor takes some forty."""
+"""The most operations in one pickle; a tensor takes about forty."""
 MAX_TEXT_BYTES = 4096
-"""Of one text, which is a name."""
+"""The most bytes in one text, which is a name."""
 MAX_LINE_BYTES = 256
 MAX_INTEGER_BYTES = 16
 
 Find = Callable[[str, str], Any]
-"""What a module has under a name. What it gives is the pickle's to call if it can be called."""
+"""Finds what a module has under a name. If the result is callable, the pickle may call it."""
 Load = Callable[[tuple[Any, ...]], Any]
-"""What a persistent id stands for."""
+"""Finds what a persistent id stands for."""
 
 
 def read_pickle(stream: BinaryIO, find: Find, load: Load) -> Any:
@@ -48,7 +48,7 @@ def read_pickle(stream: BinaryIO, find: Find, load: Load) -> Any:
             _OPERATIONS[code](machine)
     except ModelFileError:
         raise
-    except (IndexError, KeyError, ValueError) as error:  # the stack or the memo lacks it; no text, no number
+    except (IndexError, KeyError, ValueError) as error:  # stack or memo lacks it; bad text or number
         raise ModelFileError(f"a damaged pickle: {code!r}: {str(error)[:80]}") from None
     raise ModelFileError(f"a pickle of more than {MAX_OPERATIONS} operations")
 
@@ -115,15 +115,15 @@ class _Machine:
 
     def append(self, values: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
-            raise ModelFileError("a pickle that appends to what is no list")
+            raise ModelFileError("a pickle that appends to something other than a list")
         self.stack[-1].extend(values)
 
     def set_all(self, values: list[Any]) -> None:
         """Put keys and values into the dictionary on top."""
         target = self.stack[-1]
-        # What else could be a key may take for ever to be hashed.
+        # Hashing any other kind of key may take forever.
         if type(target) is not dict or not all(type(key) in (str, int) for key in values[::2]):
-            raise ModelFileError("a pickle of something else than a dictionary with names for keys")
+            raise ModelFileError("a pickle of something other than a dictionary with string keys")
         target.update(zip(values[::2], values[1::2], strict=True))
 
     def set_one(self) -> None:
@@ -135,7 +135,7 @@ class _Machine:
 
     def global_(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:
-            raise ModelFileError("a pickle that asks for what has no name")
+            raise ModelFileError("a pickle that asks for an object without a name")
         self.push(self.find(module, name))
 
     def global_of_stack(self) -> None:
@@ -145,7 +145,7 @@ class _Machine:
     def call(self) -> None:
         arguments, function = self.pop(), self.pop()
         if not callable(function) or type(arguments) is not tuple:
-            raise ModelFileError("a pickle that calls what cannot be called")
+            raise ModelFileError("a pickle that calls something that cannot be called")
         self.push(function(*arguments))
 
     def persistent(self) -> None:

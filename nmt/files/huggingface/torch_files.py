@@ -1,8 +1,8 @@
 """Read the arrays in ``pytorch_model.bin`` without PyTorch and without executing anything in the file.
 
-Such a file is a pickle of a dictionary of tensors, with the numbers beside it: since PyTorch 1.6 in a zip
-archive, before that one after another in the same file. Only a dictionary, a tensor and the kinds of its
-storage are supported; anything else is rejected by name.
+Such a file is a pickle of a dictionary of tensors, with their numbers outside the pickle: since PyTorch 1.6
+in a zip archive, before that one after another in the same file. Only dictionaries, tensors and the kinds of
+their storage are supported; anything else is rejected by name.
 Source: PyTorch, ``torch/serialization.py``.
 """
 
@@ -47,12 +47,12 @@ def read_torch(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         except ModelFileError as error:
             prefix = "" if str(error).startswith(name) else f"{name}: "
             raise ModelFileError(f"{prefix}{error}") from None
-        except (TypeError, ValueError, OverflowError) as error:  # of a storage or a view that cannot be
+        except (TypeError, ValueError, OverflowError) as error:  # of an impossible storage or view
             raise ModelFileError(f"{name}: not a file of PyTorch's, or damaged: {str(error)[:200]}") from None
 
 
 class _Storage:
-    """The numbers that tensors are views of; ``data`` is there once it has been read."""
+    """The numbers that tensors are views of; ``data`` is empty until they have been read."""
 
     def __init__(self, kind: str, count: int) -> None:
         self.kind, self.count = kind, count
@@ -76,7 +76,7 @@ class _Tensor:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Equal for tied tensors."""
+        """What identifies the view; equal for tied tensors."""
         return id(self.storage), self.offset, self.shape, self.strides
 
     @property
@@ -85,7 +85,7 @@ class _Tensor:
         return math.prod(self.shape) * max(np.dtype(_STORAGES[self.storage.kind]).itemsize, 4)
 
     def array(self) -> np.ndarray:
-        """The view as an array of its own."""
+        """The view as a separate array."""
         if 0 in self.shape:
             return np.zeros(self.shape, np.float32)
         flat = self.storage.data.view(_STORAGES[self.storage.kind])
@@ -120,7 +120,7 @@ def _rebuild_parameter(tensor: Any, *_: Any) -> Any:
 def _ordered(*items: Any) -> dict[Any, Any]:
     """An ordered dictionary; pickles write it empty, then its entries."""
     if items:
-        raise ModelFileError("a dictionary that is written in another way than PyTorch's")
+        raise ModelFileError("a dictionary that was not written as PyTorch writes it")
     return {}
 
 
@@ -139,7 +139,7 @@ def _allowed(module: str, name: str) -> Any:
 
 
 def _storages(storage: Callable[[str, str, int], _Storage]) -> Load:
-    """A function that finds the storage of a pickle's reference, by ``storage`` of kind, key and count."""
+    """A function that calls ``storage`` with the kind, key and count in a pickle's reference to a storage."""
 
     def load(asked: tuple[Any, ...]) -> _Storage:
         match asked:
@@ -157,7 +157,7 @@ def _arrays(found: Any, most: int) -> dict[str, np.ndarray]:
         raise ModelFileError("expected a dictionary of tensors")
     views = {tensor.place: tensor for tensor in found.values()}
     if sum(tensor.size for tensor in views.values()) > most:
-        raise ModelFileError(f"its tensors are views over one another, together more than {most} bytes")
+        raise ModelFileError(f"its tensors overlap; together they are more than {most} bytes")
     arrays = {place: tensor.array() for place, tensor in views.items()}
     return {str(key): arrays[tensor.place] for key, tensor in found.items()}
 
@@ -177,7 +177,7 @@ def _zipped(archive: ZipArchive) -> Any:
             member = members.get(f"{root}data/{key}")
             found = _Storage(kind, count)
             if member is None or member.size != found.size:
-                raise ModelFileError(f"the storage {key!r} of {found.size} bytes is not there")
+                raise ModelFileError(f"the storage {key!r} of {found.size} bytes is missing")
             found.data = np.frombuffer(archive.read(member), np.uint8)
             storages[key] = found
         return storages[key]

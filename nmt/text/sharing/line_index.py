@@ -1,4 +1,4 @@
-"""Where the lines of a file are: counted in one pass, found by their bytes, never held in memory."""
+"""Where the lines of a file are: counted in one pass, found by their offset, never held in memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CHUNK = 1 << 20  # bytes read at once
 class LineIndex:
     """The number of lines of a file, and where they are.
 
-    path: of a file opened by ``open_input`` that can be read more than once. OSError if it cannot be read.
+    path: a file for ``open_input`` that can be read more than once. OSError if it cannot be read.
 
-    lines: how many there are; a last line counts even if it is not ended. bytes: the size of the text,
+    lines: how many there are, including a last line without a line end. bytes: the size of the text,
     uncompressed. checksum: its CRC-32. The index itself has one number for each ``CHUNK`` of the text.
     """
 
@@ -36,9 +36,9 @@ class LineIndex:
 
     @contextmanager
     def open(self, lines: range) -> Iterator[Iterator[bytes]]:
-        """The lines of these numbers, from 0, with their ends.
+        """The lines with these numbers, from 0, including their line ends.
 
-        The file is read from the chunk in which they begin; a compressed one is unpacked up to there.
+        The file is read from the chunk in which they begin; a compressed file is unpacked up to there.
         """
         chunk = max(bisect_left(self._ends, lines.start) - 1, 0)
         before = self._ends[chunk]

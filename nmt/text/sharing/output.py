@@ -1,7 +1,7 @@
-"""An output divided into parts beside it, and joined from them.
+"""An output that several processes write in parts: files next to it that are joined when complete.
 
-It replaces its predecessor as a whole once all parts are complete, and gets a note like theirs; then they are
-removed. So whoever comes late, or twice, finds either all parts or the output.
+Once all parts are complete, the output replaces its predecessor as a whole and gets a note like theirs; then
+the parts are removed. So a process that comes late, or runs again, finds either all parts or the output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nmt.text.sharing.parts import NOTE, Note, Part, Run, Sums, added
 class DividedOutput:
     """An output in parts.
 
-    path: of the output; ``*.gz`` is compressed, its parts are not. run: what it is made from. parts:
+    path: that of the output; ``*.gz`` is compressed, its parts are not. run: what it is made from. parts:
     ``PATH.part-000-of-016`` and so on, in order.
     """
 
@@ -34,44 +34,44 @@ class DividedOutput:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the output of this run is there, whatever its shares. OptionError if another run's is."""
+        """Whether the output of this run exists, however it was shared. OptionError if another run's does."""
         note = Note.read(self.path)
         if note is None or not note.is_complete(self.path):
             return False
         if differ := [name for name in note.differing(self.run) if name != "--shares"]:
             raise OptionError(
                 f"{self.path} was made with another value of {', '.join(differ)}: "
-                "give another --output, or remove it to begin anew"
+                "give another --output, or remove it to start over"
             )
         return True
 
     @property
     def sums(self) -> Sums:
-        """The totals over all rows, once the output is there."""
+        """The totals over all rows, once the output exists."""
         note = Note.read(self.path)
         return note.sums if note else {}
 
     def missing(self, shares: Sequence[int]) -> Iterator[int]:
-        """Those of ``shares`` whose parts are not complete when it is their turn; none once the output is
-        there. OptionError, before the first, if another run has begun any part."""
+        """The ``shares`` whose parts are not complete when their turn comes; none once the output exists.
+        OptionError, before the first, if another run has begun any part."""
         if not self.is_joined:
             for part in self.parts:
                 part.check_run()
         for share in shares:
-            # In this order: complete parts are removed when the output is there.
+            # In this order, because complete parts are removed once the output exists.
             if not self.parts[share].is_complete and not self.is_joined:
                 yield share
 
     def join(self, whole: Callable[[Sums], str] | None = None) -> bool:
-        """If all parts are complete, make the output and remove them; whether the output is there.
+        """If all parts are complete, make the output and remove them; returns whether the output exists.
 
         whole: makes the text of the output from the sums, instead of the parts. Several processes may join at
-        once: they write the same. PartError for a part that is not what its writer noted: the output stays as
-        it was.
+        the same time: they write the same bytes. PartError for a part that is not what its writer noted: the
+        output stays as it was.
         """
         try:
             if not self.is_joined:
-                # Each is read once: another process may have joined, and remove them now.
+                # Each note is read once: another process may have joined, and be removing them now.
                 notes = [note for part in self.parts if (note := part.note).is_complete(part.path)]
                 if len(notes) < len(self.parts):
                     return self.is_joined
@@ -96,7 +96,7 @@ class DividedOutput:
     def _packed(self, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
         if not self.path.endswith(".gz"):
             return nullcontext(file)
-        # Without a name and a date: all who join write the same.
+        # Without a name and a date: all processes that join write the same bytes.
         return cast(AbstractContextManager[BinaryIO], GzipFile("", "wb", fileobj=file, mtime=0))
 
     def _remove_parts(self) -> None:

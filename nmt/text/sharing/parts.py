@@ -1,8 +1,9 @@
 """Parts: an output written by several processes, each of which may be killed at any moment.
 
-A part is a file that grows line by line. Every few seconds a note beside it says which run it belongs to, and
-how much of it is on the disk. Whoever goes on with a part cuts off what came after the note, such as half a
-line, and compares the checksum of the rest: what a dead machine or a second writer spoilt is written again.
+A part is a file that grows line by line. Every few seconds a note, a file next to it, records which run the
+part belongs to and how much of it is on disk. A process that resumes a part cuts off what came after the
+note, such as half a line, and compares the checksum of the rest: what a crashed machine or a second writer
+damaged is written again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ logger = logging.getLogger(__name__)
 NOTE = ".done.json"
 """The file name extension of a note."""
 NOTE_SECONDS = 5.0
-"""The time between notes, which is what a kill costs at most."""
+"""The time between notes; killing the process costs at most this much work."""
 CHUNK = 1 << 20
 
 Run = Mapping[str, Any]
-"""What an output is made from, by the names of options, in types of JSON."""
+"""What an output is made from: values of JSON types by option name."""
 Sums = Mapping[str, float]
 """Totals over rows, by name."""
 
@@ -51,8 +52,8 @@ class PartError(MGraphError):
 class Note:
     """How much of a file is done.
 
-    run: what it is made from. rows: how many input rows are done. bytes, checksum: the size of what came of
-    them, and its CRC-32. sums: totals over these rows. complete: whether these are all rows.
+    run: what it is made from. rows: how many input rows are done. bytes, checksum: the size and the CRC-32 of
+    their output. sums: totals over these rows. complete: whether these are all rows.
     """
 
     run: Run
@@ -64,7 +65,7 @@ class Note:
 
     @classmethod
     def read(cls, path: str) -> Note | None:
-        """The note beside ``path``; None if there is none, or another file in its place."""
+        """The note next to ``path``; None if there is none, or the file there is not a note."""
         try:
             with open(path + NOTE, "rb") as file:
                 found = cls(**json.load(file))
@@ -81,19 +82,19 @@ class Note:
             return False
 
     def differing(self, run: Run) -> list[str]:
-        """The options whose values are others than in ``run``."""
+        """The options whose values differ from those in ``run``."""
         return [f"--{name}" for name in sorted({*self.run, *run}) if self.run.get(name) != run.get(name)]
 
     def write(self, path: str) -> None:
-        """Put the note beside ``path``, on the disk."""
+        """Write the note next to ``path``, to disk."""
         with replacing(path + NOTE) as file:
             file.write(json.dumps(asdict(self)).encode() + b"\n")
 
 
 class PartWriter:
-    """Writes a part from where its note ends.
+    """Continues a part where its note ends.
 
-    file: open there. note: the last one.
+    file: open at that place. note: the last one.
     """
 
     def __init__(self, file: BinaryIO, path: str, note: Note) -> None:
@@ -106,12 +107,12 @@ class PartWriter:
         return self._done.rows
 
     def write(self, text: str, counts: Sums) -> None:
-        """Write what came of the next row, one line or several, and add ``counts`` to the sums."""
+        """Write the output of the next row, one line or several, and add ``counts`` to the sums."""
         data = text.encode("utf-8", "surrogateescape") + b"\n"
         self._file.write(data)
         self._file.flush()
         done = self._done
-        self._done = Note(  # at once: an interrupt comes before or after
+        self._done = Note(  # in one step: an interrupt comes before or after it
             done.run,
             done.rows + 1,
             done.bytes + len(data),
@@ -122,7 +123,7 @@ class PartWriter:
             self.note()
 
     def note(self, complete: bool = False) -> None:
-        """Note how far the part is."""
+        """Write a note of how far the part is."""
         with naming(self._path):
             os.fsync(self._file.fileno())
         replace(self._done, complete=complete).write(self._path)
@@ -136,33 +137,34 @@ class Part:
         self.path, self.run = path, run
 
     def check_run(self) -> None:
-        """OptionError if another run did a row of it."""
+        """OptionError if another run has written a row of the part."""
         _ = self.note
 
     @property
     def note(self) -> Note:
-        """Its note; one of nothing if there is none, or another run did no row. OptionError if it did."""
+        """The part's note; an empty one if there is none, or if it is that of another run without a row.
+        OptionError if another run has written a row."""
         found = Note.read(self.path) or Note(self.run)
         differ = found.differing(self.run)
         if differ and found.rows:
             raise OptionError(
-                f"{self.path} was begun with another value of {', '.join(differ)}: "
-                "give another --output, or remove the parts with their notes to begin anew"
+                f"{self.path} was started with another value of {', '.join(differ)}: "
+                "give another --output, or remove the parts with their notes to start over"
             )
         return Note(self.run) if differ else found
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it is there."""
+        """Whether the part is complete."""
         return self.note.is_complete(self.path)
 
     @contextmanager
     def writing(self) -> Iterator[PartWriter | None]:
-        """Go on with the part; it is complete if the block ends well. None if another process does. An
-        OSError of its file names it.
+        """Continue the part; it is complete if the block raises nothing. Yields None if another process is
+        writing the part. An OSError of its file names it.
 
-        However the block ends, what was written is noted. Where files cannot be locked, only the checksum
-        shows that there were two writers.
+        However the block ends, a note records what was written. Where files cannot be locked, only the
+        checksum shows that there were two writers.
         """
         with io.BufferedRandom(OutputFile(self.path, "r+b", opener=_made)) as file:
             try:
@@ -187,27 +189,27 @@ class Part:
         with open(self.path, "rb") as file:
             if _copied(file, note.bytes, output) != note.checksum:
                 raise PartError(
-                    f"{self.path} is not what its writer noted, {note.bytes} bytes with the checksum "
+                    f"{self.path} differs from what its writer recorded, {note.bytes} bytes with checksum "
                     f"{note.checksum:08x}: remove it, and run its share again"
                 )
 
     def _intact(self, file: BinaryIO) -> Note:
-        """The note, or one of nothing if the file does not hold what it says."""
+        """The note, or an empty one if the file does not hold what the note says."""
         note, size = self.note, os.fstat(file.fileno()).st_size
         if size >= note.bytes and _copied(file, note.bytes) == note.checksum:
             return note
-        problem = "is not what its writer noted" if size else "is gone, or empty"
-        logger.warning("[shares] %s %s: begun anew", self.path, problem)
+        problem = "differs from what its writer recorded" if size else "is gone, or empty"
+        logger.warning("[shares] %s %s: started over", self.path, problem)
         return Note(self.run)
 
 
 def _made(path: str, flags: int) -> int:
-    """Open a file, which is made if it is not there."""
+    """Open a file, and create it if it does not exist."""
     return os.open(path, flags | os.O_CREAT, 0o666)
 
 
 def _copied(file: BinaryIO, size: int, output: BinaryIO | None = None) -> int:
-    """Copy ``size`` bytes at most, if there is an output; returns their checksum."""
+    """Copy at most ``size`` bytes to ``output``, if there is one; returns their checksum."""
     checksum = 0
     while chunk := file.read(min(size, CHUNK)):
         checksum = zlib.crc32(chunk, checksum)

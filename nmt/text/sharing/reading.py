@@ -1,15 +1,17 @@
-"""The shares of several processes in reading a corpus.
+"""How several processes share the reading of a corpus.
 
-Word ids are expensive to find and small to send: each process finds those of every n-th row and sends them to
-the others. Rows, their order and the batches are the same in all processes, whatever their number; with their
-sentences they exchange a checksum of the rows, because texts in streams cannot be compared before.
+Word ids are expensive to compute and cheap to send: each process encodes every n-th row and sends the ids to
+the others. All processes have the same rows in the same order and make the same batches, however many they
+are. With the sentences they exchange a checksum of the rows, because text from streams cannot be compared
+beforehand.
 
-Each process reads and shuffles all lines, and pads all batches. Of 42,000 pairs of Europarl (28 words, split
-by SentencePiece) that took 0.2 and 0.2 s of a processor, finding the words 0.9 s, and sending them 0.2 s.
+Each process reads and shuffles all lines, and pads all batches. For 42,000 pairs of Europarl (28 words, split
+by SentencePiece), reading and shuffling took 0.2 s of processor time, padding 0.2 s, encoding 0.9 s, and
+sending 0.2 s.
 
-They are sent when the next of them are due, by the thread that also computes updates, in all processes at
-the same point: threads that start collective operations in different orders wait for each other for ever, and
-a connection beside JAX's would need addresses and ports of its own.
+Ids are sent when training needs the next ones, by the thread that also computes updates, at the same point in
+all processes: threads that start collective operations in different orders wait for each other forever, and a
+connection besides JAX's would need its own addresses and ports.
 """
 
 from __future__ import annotations
@@ -27,25 +29,25 @@ from nmt.text.parallel import CorpusError, Row
 from nmt.text.sentences import REASONS, Sentence, SentenceReader
 
 ROWS = 1 << 12
-"""How many rows are exchanged at once."""
+"""How many rows are exchanged at a time."""
 _ABSENT = -1
 _IDENTITY = 2
-"""How many numbers identify rows."""
+"""How many numbers identify the rows of a chunk."""
 
 Reading = tuple[Row, Sentence]
 """A row and its sentence."""
 Chunk = tuple[list[Numbered], np.ndarray]
-"""Rows, and as numbers: what identifies them, and the sentences of this process's share of them."""
+"""Rows; and, as numbers, what identifies them and the sentences of this process's share of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of one process, and how it gets those of the others.
+    """The share of one process, and how it gets the shares of the others.
 
-    Its ``own`` sentences may be found in a thread, ahead of training. ``all`` waits for the other processes.
+    ``own`` may be iterated in a thread, ahead of training. ``all`` waits for the other processes.
 
-    index: the number of this process, from 0. count: how many there are. exchange: from int32 ``[n]`` of this
-    process those of all, in order; ``n`` may differ.
+    index: the number of this process, from 0. count: how many there are. exchange: takes an int32 ``[n]`` of
+    this process and returns the arrays of all, in order; ``n`` may differ.
     """
 
     index: int
@@ -53,7 +55,7 @@ class Share:
     exchange: Callable[[np.ndarray], Sequence[np.ndarray]]
 
     def own(self, reader: SentenceReader, rows: Iterable[Numbered], epoch: int) -> Iterator[Chunk]:
-        """The rows, many at a time, with the sentences of this process; the last are fewer, maybe none."""
+        """The rows in chunks, with the sentences of this process; the last chunk is smaller, maybe empty."""
         remaining, goes_on = iter(rows), True
         while goes_on:
             some = list(islice(remaining, ROWS))
@@ -62,7 +64,7 @@ class Share:
             yield some, np.concatenate([_identity(some), to_numbers(own)])
 
     def all(self, chunks: Iterable[Chunk]) -> Iterator[Reading]:
-        """The rows in order, with their sentences. CorpusError in all processes if they have other rows."""
+        """The rows in order, with their sentences. CorpusError in all processes if their rows differ."""
         for rows, own in chunks:
             each = self.exchange(own)
             _require_same([numbers[:_IDENTITY] for numbers in each])
@@ -95,8 +97,9 @@ def _require_same(identities: Sequence[np.ndarray]) -> None:
 def to_numbers(sentences: Sequence[Sentence]) -> np.ndarray:
     """The sentences as one int32 array, without the numbers of their lines; weights in 32 bits.
 
-    First the length of the sizes, then for each sentence its sizes: the reason why it is left out, how many
-    links and weights it has (-1 for None), and the length of each stream, after their number; then values.
+    First comes the length of the sizes. Then come the sizes of each sentence: the reason why it is left out,
+    how many links and weights it has (-1 for None), the number of streams, and the length of each. The values
+    of all sentences follow.
     """
     sizes: list[int] = []
     values: list[Sequence[int] | np.ndarray] = []
@@ -117,7 +120,7 @@ def to_numbers(sentences: Sequence[Sentence]) -> np.ndarray:
 
 
 def from_numbers(numbers: np.ndarray, lines: Sequence[int]) -> list[Sentence]:
-    """The sentences of these ``lines`` that became ``numbers``; their sequences are int32 arrays."""
+    """The sentences that ``to_numbers`` wrote, of these ``lines``; their sequences are int32 arrays."""
     place = 1 + int(numbers[0])
     sizes = iter(numbers[1:place].tolist())
 

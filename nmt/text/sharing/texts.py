@@ -14,12 +14,12 @@ from nmt.text.sharing.line_index import LineIndex
 class SharedTexts:
     """Parallel texts, divided into shares.
 
-    paths: of files that can be read more than once. shares: how many; their sizes differ by a line at most,
-    and those beyond the number of lines are empty. n_best: the last text is an n-best list (``NBestRows``); a
-    share then has some lines of the sources, and all entries of these.
+    paths: files that can be read more than once. shares: how many; their sizes differ by at most a line, so
+    some are empty if there are fewer lines than shares. n_best: the last text is an n-best list
+    (``NBestRows``); a share then has some lines of the sources, and all their entries.
 
-    Each file is read once here. ParallelTextError if one has more lines than another, NBestListError for an
-    invalid line of an n-best list, OSError for a file that cannot be read.
+    The constructor reads each file once. ParallelTextError if one has more lines than another, NBestListError
+    for an invalid line of an n-best list, OSError for a file that cannot be read.
 
     texts: the indexes of the files.
     """
@@ -43,7 +43,7 @@ class SharedTexts:
 
     @contextmanager
     def open(self, share: int) -> Iterator[list[Iterator[bytes]]]:
-        """The lines of a share, of each text."""
+        """The lines of a share, for each text."""
         with ExitStack() as stack:
             yield [
                 stack.enter_context(text.open(lines))
@@ -51,7 +51,7 @@ class SharedTexts:
             ]
 
     def _entries(self) -> array[int]:
-        """The numbers of the entries with which sentences begin, and how many entries there are."""
+        """The number of each sentence's first entry, and at the end the number of entries."""
         begins = array("Q")
         with ExitStack() as stack:
             *sources, entries = (stack.enter_context(text.open(range(text.lines))) for text in self.texts)
@@ -66,5 +66,5 @@ class SharedTexts:
 
 
 def _divided(lines: int, shares: int) -> list[range]:
-    """The ranges of ``shares`` shares of so many lines."""
+    """The ranges of lines of ``shares`` shares."""
     return [range(*ends) for ends in pairwise(lines * share // shares for share in range(shares + 1))]

@@ -1,8 +1,8 @@
 """Whether vocabularies are those of a model, as far as its files tell.
 
-A model file has the sizes of its vocabularies and no words. The configuration that training writes beside it,
-``MODEL.yml``, names their files, and streams that share a matrix of embeddings share their words. Marian
-compares neither: with another vocabulary of the same size it prints nonsense.
+A model file has the sizes of its vocabularies, but not their words. The configuration that training writes
+next to it, ``MODEL.yml``, names their files, and streams that share an embedding matrix share their words.
+Marian checks neither: with another vocabulary of the same size it prints nonsense.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .loading import load_vocab
 logger = logging.getLogger(__name__)
 
 _COPY = re.compile(r"(\.iter\d+|\.npz\.best-[^/]*|\.bin\.best-[^/]*)\.(npz|bin)$")
-"""How the names of checkpoints and best models end, which have no configuration of their own."""
+"""How the names of checkpoints and best models end; these have no configuration of their own."""
 _ADVICE = "Unless the model was trained so, what comes out is nonsense"
 
 
 def check_agreement(model: str, vocabs: Sequence[Vocab], options: ModelOptions) -> None:
-    """Warn of vocabularies with other words than those that the model in the file ``model`` was trained with.
+    """Warn of vocabularies whose words are not those that the model in the file ``model`` was trained with.
 
-    vocabs: those of the model's streams, sources first. options: the model's.
+    vocabs: one for each stream of the model, sources first. options: the model's.
     """
     config, named = trained_with(model)
     if len(named) == len(vocabs):
@@ -51,7 +51,7 @@ def check_agreement(model: str, vocabs: Sequence[Vocab], options: ModelOptions) 
 
 
 def check_shared(model: str, vocabs: Sequence[Vocab], options: ModelOptions) -> None:
-    """Warn of streams that share a matrix of embeddings, but not their words."""
+    """Warn of streams that share an embedding matrix, but not their words."""
     if options.tied_embeddings_src or options.tied_embeddings_all:
         for one, other in pairwise(vocabs):
             said = "" if _same_file(one.path, other.path) else difference(one, other)
@@ -64,8 +64,8 @@ def check_shared(model: str, vocabs: Sequence[Vocab], options: ModelOptions) -> 
 
 
 def trained_with(model: str) -> tuple[str, list[str]]:
-    """The configuration that training wrote beside a model, and the files of vocabularies that it names; no
-    files if there is none that can be read."""
+    """The configuration that training wrote next to a model, and the vocabulary files that it names; no files
+    if no configuration can be read."""
     for config in (f"{model}.yml", *(_COPY.sub(end, model) + ".yml" for end in (".npz", ".bin"))):
         if os.path.isfile(config):
             return config, _named(config)
@@ -73,8 +73,8 @@ def trained_with(model: str) -> tuple[str, list[str]]:
 
 
 def difference(one: Vocab, other: Vocab) -> str:
-    """How many of the ids that both vocabularies have stand for different words, and the first of them; empty
-    if none does."""
+    """How many of the ids that both vocabularies have stand for different words, and the first such id; empty
+    if there is none."""
     count = min(len(one), len(other))
     differ = [number for number in range(count) if one[number] != other[number]]
     if not differ:
@@ -87,7 +87,7 @@ def difference(one: Vocab, other: Vocab) -> str:
 
 
 def _difference_from(vocab: Vocab, path: str) -> str:
-    """``difference`` from the vocabulary in a file; empty if that cannot be read."""
+    """``difference`` from the vocabulary in a file; empty if the file cannot be read."""
     try:
         return "" if _same_file(vocab.path, path) else difference(vocab, load_vocab(path, owner=ASKED))
     except (OSError, MGraphError) as error:
@@ -100,7 +100,7 @@ def _same_file(one: str, other: str) -> bool:
 
 
 def _named(config: str) -> list[str]:
-    """The files of vocabularies in a configuration of training."""
+    """The vocabulary files that a training configuration names."""
     try:
         with open(config, encoding="utf-8") as stream:
             content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1))

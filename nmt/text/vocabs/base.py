@@ -12,7 +12,7 @@ from nmt.text.lines import as_bytes
 EOS_WORD = "</s>"
 UNK_WORD = "<unk>"
 ASKED = "--dim-vocabs"
-"""The owner of a requested number of ids; no warning if the vocabulary differs."""
+"""The ``owner`` if the user asks for a number of ids; no warning if the vocabulary has another."""
 
 
 class VocabError(MGraphError, ValueError):
@@ -61,7 +61,7 @@ class Vocab(ABC):
         return self._word_of(self._existing(key))
 
     def _existing(self, number: int) -> int:
-        """An id; ``WordIdError`` if there is no such one."""
+        """``number`` as an id; ``WordIdError`` if there is no such id."""
         if not 0 <= number < len(self):
             raise WordIdError(f"{self.path}: expected an id from 0 to {len(self) - 1}, got {number}")
         return int(number)
@@ -109,7 +109,7 @@ class Vocab(ABC):
     @abstractmethod
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of ``ids``, without ``eos_id`` if ``ignore_eos``. ``WordIdError`` for an id that does not
-        exist, but in a list of words, where it gives an empty word."""
+        exist, except in a list of words, where it gives an empty word."""
 
 
 def as_text(line: str | bytes) -> str:

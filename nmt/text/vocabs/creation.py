@@ -33,7 +33,7 @@ class NewVocabError(OptionError, VocabError):
 
 
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
-    """The words of ``lines``, most frequent first, equally frequent ones by their bytes.
+    """The words of ``lines``, most frequent first, equally frequent ones in byte order.
 
     Only U+0020 separates words, and only a line feed ends a line. A carriage return before it becomes part of
     the last word, as in Marian, although texts are read without it: a warning says so.
@@ -67,7 +67,8 @@ def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
 
 
 def class_vocab(lines: Iterable[bytes], path: str, max_size: int = 0) -> bytes:
-    """A vocabulary of class labels, without special words; VocabError if there are not ``max_size``."""
+    """A vocabulary of class labels, without special words. VocabError unless there are ``max_size`` labels;
+    0 allows any number."""
     words = counted_words(lines)
     if max_size and len(words) != max_size:
         raise VocabError(f"{path}: {len(words)} classes in the text, expected {max_size} (dim-vocabs)")
@@ -89,7 +90,7 @@ def piece_vocab(
     options: more options of ``spm_train`` (``--sentencepiece-options``), such as ``--byte_fallback=true``.
     max_lines: the largest random sample of lines to learn from (``--sentencepiece-max-lines``); 0 for all.
         Empty lines and lines of 2048 bytes or more are skipped.
-    seed: of the sample.
+    seed: for the sample.
 
     The installed SentencePiece learns other pieces than the older version built into Marian. Raises
     VocabError with SentencePiece's message.

@@ -25,7 +25,7 @@ _CASES: Mapping[str, Callable[[str], str]] = {
     "scl": str.lower,
 }
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))")
-# Marian reads these lines of old files so.
+# How Marian reads these lines of old files.
 _MENDED = {
     f"{selector} : _lemma _has_wb": f"{selector} : _lemma _has_gl _has_gr" for selector in "\ufe0e\ufe0f"
 }
@@ -35,8 +35,8 @@ _MENDED = {
 class Factors:
     """The declarations of a ``.fsv`` file.
 
-    groups: the factors of each group, with their numbers in it, by the name of the group; the lemmas first.
-    has: for each lemma the names of the groups of which it has a factor.
+    groups: by name of the group, its factors and their numbers within it; the group of lemmas is the first.
+    has: for each lemma, the names of the groups of which it has a factor.
     """
 
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Factors:
         return found
 
     def _declared(self, words: Sequence[str]) -> str:
-        """What is wrong with a line that begins with ``_``; empty after adding what it declares."""
+        """Add what a line that begins with ``_`` declares; returns its problem, empty if there is none."""
         name = words[0].removeprefix("_has_") if words[0].startswith("_has_") else words[0][1:]
         if words[0].startswith("_has_") or words[1:2] == ["<->"]:
             return "" if name in self.groups else f"there is no group _{name}"
@@ -75,7 +75,7 @@ class Factors:
         return ""
 
     def _added(self, words: Sequence[str]) -> str:
-        """What is wrong with the line of a lemma or a factor; empty after adding it."""
+        """Add the lemma or the factor of a line; returns its problem, empty if there is none."""
         word, colon, group, *has = *words, *[""] * (3 - len(words))
         name = group[1:]
         if colon != ":" or not group.startswith("_"):
@@ -83,7 +83,7 @@ class Factors:
         if name not in self.groups:
             return f"there is no group {group}"
         if word in self.groups[name]:
-            return f"'{word}' is there twice"
+            return f"'{word}' appears twice"
         traits = [trait.removeprefix("_has_") for trait in has if trait]
         unknown = [trait for trait in traits if trait not in self.groups or trait == LEMMA]
         if unknown or (traits and name != LEMMA):
@@ -110,10 +110,10 @@ class Factors:
                 raise VocabError(f"{path}: a factored vocabulary needs the lemma {special}, without factors")
         for name, factors in self.groups.items():
             if not factors and any(name in has for has in self.has):
-                raise VocabError(f"{path}: there are lemmas with a factor of _{name}, which has none")
+                raise VocabError(f"{path}: some lemmas need a factor of the group _{name}, which has none")
 
     def of_words(self, path: str) -> FactorGroups:
-        """What words are made of; VocabError if there are too many."""
+        """The factor groups that words are made of; VocabError if there are too many words."""
         names = list(self.groups)
         sizes = tuple(map(len, self.groups.values()))
         has = tuple(tuple(sorted(map(names.index, own))) for own in self.has)
@@ -129,11 +129,11 @@ class Factors:
 class FactoredVocab(Vocab):
     """Words of a lemma and factors, written ``lemma|factor|factor`` (Marian: ``FactoredVocab``).
 
-    Only U+0020 separates words, whose ids are those of ``layers.FactorGroups``. Separators before, after or
-    beside another one count for nothing. A word is ``unk_id`` if its lemma or a factor is unknown, or if it
-    has other factors than its lemma should, where Marian stops.
+    Only U+0020 separates words; their ids are those of ``layers.FactorGroups``. Separators at the start or
+    end of a word, and repeated ones, are ignored. A word is ``unk_id`` if its lemma or a factor is unknown,
+    or if its factors are not those that its lemma needs, where Marian stops.
 
-    factors: of the file. path: the file.
+    factors: those of the file. path: the file.
     """
 
     def __init__(self, factors: Factors, path: str) -> None:
@@ -180,9 +180,9 @@ class FactoredVocab(Vocab):
     def surface(self, ids: Iterable[int]) -> str:
         """The text of ``ids`` up to ``</s>``, which Marian scores (``--valid-metrics bleu``).
 
-        By the names of factors: ``ci``, ``ca`` and ``cn`` capitalize a lemma's first letter, all letters, or
-        none, as ``scu`` and ``scl`` do; there is no space after ``gr+``, ``wen`` and ``cen``, nor before
-        ``gl+``, ``wbn``, ``cbn`` and ``wi``. ``\\x2f`` and ``\\u2581`` in a lemma are characters.
+        The names of factors decide: ``ci``, ``ca`` and ``cn`` capitalize a lemma's first letter, all letters,
+        or none; ``scu`` and ``scl``, all or none. There is no space after ``gr+``, ``wen`` and ``cen``, nor
+        before ``gl+``, ``wbn``, ``cbn`` and ``wi``. ``\\x2f`` and ``\\u2581`` in a lemma are characters.
         """
         text, glued = "", True
         for number in ids:

@@ -67,7 +67,7 @@ def load_segmented(
 ) -> SegmentedVocab:
     """Load the vocabulary of words ``path`` for raw text that the SentencePiece model ``pieces`` splits.
 
-    OPUS-MT models are made so: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in ``load_vocab``.
+    OPUS-MT models need this: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in ``load_vocab``.
     """
     words = load_vocab(path, dim, owner=owner)
     if not isinstance(words, DefaultVocab):
@@ -125,8 +125,8 @@ def _factored(factors: Factors, path: str, dim: int, owner: str) -> FactoredVoca
 
 
 def factors_of(paths: Sequence[str]) -> tuple[FactorGroups | None, ...]:
-    """What the words of each factored vocabulary (``.fsv``) are made of, None for others; empty if there are
-    no factored ones. VocabError for a damaged file."""
+    """The factor groups of each factored vocabulary (``.fsv``), None for others; empty if no vocabulary is
+    factored. VocabError for a damaged file."""
     if not any(path.endswith(ENDING) for path in _listed(paths)):
         return ()
     return tuple(Factors.read(read_file(p), p).of_words(p) if p.endswith(ENDING) else None for p in paths)

@@ -34,7 +34,7 @@ _MOST_BITS = 63
 
 SPACE = "▁"
 UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the lowest score
-USER_DEFINED_SCORE = -0.1  # SentencePiece's, above that of any other way
+USER_DEFINED_SCORE = -0.1  # SentencePiece's, above the score of any other segmentation
 WORDS_KEPT = 1 << 13
 
 Part = tuple[int, str]
@@ -99,7 +99,7 @@ def damage_reported(path: str) -> Iterator[None]:
 def read_piece_model(data: bytes, path: str) -> PieceModel:
     """The model in ``data``, a serialized ``ModelProto``; VocabError with ``path`` if it is damaged.
 
-    SentencePiece's Python API tells neither the type of a model nor which pieces its user defined.
+    SentencePiece's Python API tells neither the type of a model nor which of its pieces are user-defined.
     """
     pieces, model_type, byte_fallback, blank_last = [], SplitterType.UNIGRAM, False, False
     with damage_reported(path):
@@ -117,8 +117,8 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 def check_size(data: bytes, path: str) -> None:
     """VocabError if the model in ``data`` would take far more memory than its size.
 
-    SentencePiece makes an object of a hundred bytes from each piece and each other string, though two bytes
-    in the file are enough for one.
+    SentencePiece makes an object of a hundred bytes from each piece and each other string, even if it takes
+    only two bytes in the file.
     """
     if len(data) <= MAX_OTHER_BYTES:
         return
@@ -177,8 +177,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 class PieceSampler:
     """Draws segmentations of a line, as described in ``Vocab.sample``.
 
-    processor: the model. path: for messages. VocabError for models other than unigram and BPE, which know
-    one segmentation only.
+    processor: the model. path: for messages. VocabError if the model is neither unigram nor BPE, and so knows
+    only one segmentation.
     """
 
     def __init__(self, processor: SentencePieceProcessor, path: str) -> None:
@@ -191,7 +191,7 @@ class PieceSampler:
         self._processor = processor
         self._unknown = processor.unk_id()
         self._bytes = _byte_ids(model) if model.byte_fallback else {}
-        # If no piece spans a space, words are split separately, and words repeat.
+        # If no piece spans a space, words are split separately: they repeat, and ``_Unigram`` caches them.
         self._by_words = not any(
             SPACE in piece.text[1:]
             for piece in model.pieces
@@ -322,7 +322,7 @@ class _Merges:
         return [part for symbol in symbols if symbol for part in self._parts(symbol, made_of)]
 
     def _symbols(self, word: str) -> tuple[list[str], list[bool]]:
-        """The characters and user-defined pieces of a word, and which are the latter: these never merge."""
+        """The characters and user-defined pieces of a word, and which are user-defined: these never merge."""
         symbols: list[str] = []
         frozen: list[bool] = []
         at = 0

@@ -74,7 +74,7 @@ class SentencePieceVocab(Vocab):
                 f"{path}: has no end of sentence; expected a model trained with --eos_id, as "
                 "Marian trains them (--bos_id=-1 --eos_id=0 --unk_id=1)"
             )
-        # Reading the pieces takes a while; of nearly all models the first one says where blanks are.
+        # Reading all pieces takes a while; for nearly all models, splitting "a" shows where blanks go.
         starts_blank = "".join(processor.encode("a", out_type=str)).startswith(SPACE)
         self._blank_last = not starts_blank and read_piece_model(data, path).blank_last
         pieces = (processor.piece_to_id(f"<0x{i:02X}>") for i in range(32))
@@ -107,7 +107,7 @@ class SentencePieceVocab(Vocab):
         if self._prints_pieces:
             return " ".join(map(self._processor.id_to_piece, kept))
         text: str = self._processor.decode(kept)
-        if self._blank_last and kept:  # then the library takes the blank away on the other side
+        if self._blank_last and kept:  # then the library strips the blank at the start, not the end
             first = self._word_of(kept[0])
             text = (" " * first.startswith(SPACE) + text).removesuffix(" ")
         return text

@@ -2,10 +2,10 @@
 
 A general YAML reader does not fit: it converts words like ``no``, ``null``, ``1.5`` and 2001-01-01, rejects
 invalid UTF-8 and breaks lines at U+0085. Here a word is always text of any bytes, and only a line feed ends a
-line. All that Marian (yaml-cpp) reads is read alike: plain, 'single' and "double" quoted words, with escapes;
-block lines, JSON or flow maps; ``? word`` with ``: id`` below; comments; ``---`` and ``...``. Words without
-required quotes (``@: 7``, ``*: 8``), which Marian rejects, are read where they are unambiguous; anything else
-is an error with its line number.
+line. All that Marian (yaml-cpp) reads is read the same way: plain, 'single' and "double" quoted words, with
+escapes; block lines, JSON or flow maps; ``? word`` with ``: id`` below; comments; ``---`` and ``...``. Words
+without required quotes (``@: 7``, ``*: 8``), which Marian rejects, are read where they are unambiguous;
+anything else is an error with its line number.
 
 Words are written byte for byte as by Marian's yaml-cpp: plain if YAML reads them back as text, else in double
 quotes. Invalid UTF-8 survives in a plain word only: in quotes each bad sequence becomes U+FFFD, and U+007F

@@ -1,6 +1,6 @@
-"""Checkpoints: Marian's files beside a model in training, written and read as one set.
+"""Checkpoints: Marian's files next to a model in training, written and read as one set.
 
-``model.npz`` has the parameters for translation, smoothed with ``--exponential-smoothing``. Beside it are
+``model.npz`` has the parameters for translation, smoothed with ``--exponential-smoothing``. Next to it are
 ``.optimizer.npz`` (moments, raw parameters), ``.progress.yml`` (schedule, generators), ``.yml`` (all options)
 and ``.decoder.yml``. Marian and mgraph can resume from each other's files.
 """
@@ -38,8 +38,8 @@ def may_replace(path: str, params: Mapping[str, Any], targets: str) -> bool:
     """Whether ``params`` may replace the model file ``path``.
 
     Parameters with NaN or infinity must not replace a finite model, because training cannot recover from
-    them. A warning then says what was not saved and how to continue. It also warns if they are saved because
-    there is no finite model to lose.
+    them. A warning then says what was not saved and how to continue. If there is no finite model to lose,
+    they are saved, also with a warning.
 
     targets: the names of the files to write, for the warning.
     """
@@ -109,8 +109,8 @@ def save_checkpoint(
     Returns False if it was not written because NaN would replace a finite model, see ``may_replace``. If the
     process is killed at any moment, ``load_checkpoint`` finds either the previous checkpoint or this one.
 
-    Unless ``--overwrite`` or ``final``, the model is also saved as ``model.iterN.npz``, with
-    ``--overwrite-checkpoint false`` including the other files.
+    Unless ``--overwrite`` or ``final``, the model is also saved as ``model.iterN.npz``, and with
+    ``--overwrite-checkpoint false`` so are the other files.
 
     training: its options, with the paths and sizes of the vocabularies. options: of the model.
     ``ModelFileError`` for another file name extension, ``OSError`` if a file cannot be written.
@@ -158,15 +158,15 @@ def save_for_script(
 def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     """The checkpoint of the model ``path``, ours or Marian's; None if that file does not exist.
 
-    A set of files that a killed process left is moved into place if it is complete, else removed. Missing
-    files cause a warning, and their state is initialized: without an optimizer file, or with
-    ``--no-optimizer-reload``, the parameters are those of the model, smoothed with smoothing. Moments of
-    another optimizer are ignored, as in Marian.
+    A set of files that a killed process left is moved into place if it is complete, else removed. A missing
+    file causes a warning, and its state is initialized: without an optimizer file, or with
+    ``--no-optimizer-reload``, the parameters are those of the model file, with ``--exponential-smoothing``
+    the smoothed ones. Moments of another optimizer are ignored, as in Marian.
 
-    training: its model options count only if the file has none, or with ``--ignore-model-config``.
+    training: its model options apply only if the file has none, or with ``--ignore-model-config``.
     ``ModelFileError`` or ``ParameterError`` for files that are damaged or do not match,
     ``TrainingStateError`` for a damaged ``.progress.yml``, ``UnsupportedOptionError`` for an unsupported
-    model; they name the file.
+    model; all messages name the file.
     """
     name = os.fspath(path)
     settle(name)
@@ -174,7 +174,7 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
         left = [path for path in (name + OPTIMIZER, name + PROGRESS) if os.path.exists(path)]
         if left:
             logger.warning(
-                "%s does not exist: training starts anew and replaces %s", name, " and ".join(left)
+                "%s does not exist: training starts over and replaces %s", name, " and ".join(left)
             )
         return None
     logger.info("Loading model from %s", name)
@@ -203,7 +203,7 @@ def _write_alone(name: str, training: TrainOptions, options: ModelOptions, param
 def _write_model(
     folder: str, name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]
 ) -> None:
-    plain = options.type in ("amun", "nematus")  # as Marian says it
+    plain = options.type in ("amun", "nematus")  # Marian's wording
     what = "model" if plain else "model weights and runtime parameters"
     logger.info("Saving %s to %s", what, name)
     target = os.path.join(folder, os.path.basename(name))

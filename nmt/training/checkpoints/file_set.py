@@ -15,18 +15,18 @@ from mgraph.files.parameter_files import Path
 from mgraph.files.paths import is_special
 
 GROWING, WRITTEN = ".growing", ".written"
-"""Name extensions of the folder of a set while it is written, and once it is complete."""
+"""Name extensions of a set's folder: while it is being written, and once it is complete."""
 
 
 @contextmanager
 def replacing_set(path: Path) -> Iterator[str]:
-    """Yield a new folder; its files replace those of the same names beside ``path`` unless the block raises.
+    """Yield a new folder; its files replace files of the same names next to ``path`` unless the block raises.
 
-    The folder is beside ``path`` and named after it. Once its files are on disk it is renamed, and the set is
-    complete: ``settle`` finishes moving its files. So if the process or the machine stops at any moment,
-    readers that call ``settle`` first find one complete set; others find complete files. Symbolic links and
-    permissions stay.
-    ``OSError`` names ``path``, or the folder that stands in the place of a file; ``ModelFileError`` as in
+    The folder is next to ``path`` and named after it. Once its files are on disk it is renamed, and the set
+    is complete: ``settle`` can finish moving its files. So if the process or the machine stops at any moment,
+    readers that call ``settle`` first find one complete set; other readers find complete files, perhaps from
+    both sets. Symbolic links and permissions are kept.
+    ``OSError`` names ``path``, or a folder that stands where a file belongs; ``ModelFileError`` as in
     ``settle``.
     """
     settle(path)
@@ -48,12 +48,12 @@ def replacing_set(path: Path) -> Iterator[str]:
 
 
 def settle(path: Path) -> None:
-    """Finish complete sets of files that a killed process left beside ``path``, and remove incomplete ones.
+    """Finish complete sets of files that a killed process left next to ``path``, and remove incomplete ones.
 
-    These are the sets of ``path`` and of files whose names begin with its name and a dot. ``ModelFileError``,
-    before anything is moved or removed, if one is not a folder that a training of this user wrote, but a
-    symbolic link, a folder of another user, or a folder with more than files: otherwise anyone who can write
-    beside the model could inject files or delete those of others.
+    These are the sets of ``path`` and of files whose names begin with its name and a dot. Each must be a
+    folder that a training of this user wrote, not a symbolic link, a folder of another user, or one that
+    contains anything but files; otherwise ``ModelFileError`` is raised before anything is moved or removed.
+    Without this check anyone who can write next to the model could inject files or delete other users' files.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
@@ -97,7 +97,7 @@ def _check_targets(place: str) -> None:
 
 
 def _finish(written: str) -> None:
-    """Move the files of a set that is written to their places."""
+    """Move the files of a complete set to their places."""
     folder = os.path.dirname(written)
     for moved in sorted(os.listdir(written)):
         _move(os.path.join(written, moved), os.path.join(folder, moved))

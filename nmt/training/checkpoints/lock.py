@@ -1,8 +1,9 @@
-"""The lock of a model in training: two processes would overwrite each other's files.
+"""The lock of a model in training: without it two processes would overwrite each other's files.
 
-It is the lock of a file beside the model, ``.model.lock``. It ends with the process, and of two processes
-that take over at once one succeeds; a lock file created with ``O_EXCL`` guarantees neither. The JSON in the
-file is for people. Where the file system has no locks there is a warning.
+It is a system lock on a file next to the model, ``.model.lock``. It ends with its process, and if two
+processes try to take it over at the same time, only one succeeds; a lock file created with ``O_EXCL``
+guarantees neither. The JSON in the file is for people. If the file system has no locks, a warning is logged,
+and the JSON also serves to check whether the holder is alive.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Lock:
     def __init__(self, model: str) -> None:
         self.path = lock_path(model)
         self._file: int | None = self._acquired(model)
-        own = weakref.ref(self)  # a child may begin when the lock is gone
+        own = weakref.ref(self)  # a child may be forked after the lock is gone
 
         def leave() -> None:
             if lock := own():
@@ -103,7 +104,7 @@ class _Lock:
             os.close(file)
 
     def _say(self, file: int, model: str) -> None:
-        """Write the holder of the lock; remove the file if that fails."""
+        """Write this process into the file as the holder; remove the file if that fails."""
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         said = {"model": os.path.abspath(model), "process": os.getpid(), "host": socket.gethostname()}
         try:
@@ -134,7 +135,7 @@ def _lock(file: int, path: str, model: str) -> bool:
         raise OSError(error.errno, error.strerror, path) from None
     if missing:
         logger.warning(
-            "[training] %s: this file system has no locks (%s); see to it that no other machine trains %s",
+            "[training] %s: this file system has no locks (%s); make sure that no other machine trains %s",
             path,
             missing,
             model,
@@ -151,7 +152,7 @@ def _refusal(content: bytes, path: str, model: str) -> ModelLockedError:
 
 
 def _is_alive(said: dict[str, Any]) -> bool:
-    """Whether the named process is another live one on this machine: the best check without system locks."""
+    """Whether the named process is alive on this machine and not this one: the best check without locks."""
     process = said.get("process")
     if said.get("host") != socket.gethostname() or not isinstance(process, int) or process == os.getpid():
         return False
@@ -201,7 +202,7 @@ def _announce(content: bytes, model: str) -> None:
         logger.info("[training] Taking over the lock of %s, which has ended", _process(said))
     else:
         logger.warning(
-            "[training] Taking over the lock of %s, which does not hold it any more; if it trains %s still, "
+            "[training] Taking over the lock of %s, which no longer holds it; if it still trains %s, "
             "this file system does not carry locks between machines: stop one of the two",
             _process(said),
             model,

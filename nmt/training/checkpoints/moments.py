@@ -1,9 +1,9 @@
 """``model.npz.optimizer.npz``: the parameters of a checkpoint in training, and the moments of the optimizer.
 
-Each item of Marian's is one row: all parameters in the order of their names in Marian's graph, each
-zero-padded to a multiple of 256 bytes, as in Marian's memory. Source: Marian, ``optimizers/optimizers.cpp``,
-``training/graph_group.cpp``. The state of an optimizer of optax has one item for each of its arrays, named
-by moment and parameter: ``optax.adam.0.mu.encoder_Wemb``.
+Each of Marian's items, except ``adam_denoms``, is one row: all parameters in the order of their names in
+Marian's graph, each zero-padded to a multiple of 256 bytes, as in Marian's memory. Source: Marian,
+``optimizers/optimizers.cpp``, ``training/graph_group.cpp``. The state of an optax optimizer has one item for
+each of its arrays, named by moment and parameter: ``optax.adam.0.mu.encoder_Wemb``.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
     "adagrad": ("adagrad_gt",),
     "adam": ("adam_mt", "adam_vt"),
 }
-"""The moments of each ``--optimizer`` of Marian's."""
+"""The moments of each of Marian's optimizers (``--optimizer``)."""
 BETAS = (0.9, 0.999)
-"""Adam's, without ``--optimizer-params``."""
+"""Adam's betas without ``--optimizer-params``."""
 MASTER, AVERAGE, DENOMINATORS = "master_parameters", "exp_smoothing", "adam_denoms"
 COST_SCALING, AVERAGE_WORDS, ERRORS = "cost_scaling", "average_words", "quantization_errors"
 BETAS_CHANGED = "adam_betas_changed"
 """Our own items, see ``LearnerState``; Marian does not save these numbers, and ignores the items. The last
-one has the denominators at that time, and the number of updates since then."""
+one has the denominators when Adam's betas last changed, and the number of updates since then."""
 ROUNDING = 1e-9
-"""How far another build of Marian may round denominators otherwise."""
+"""By how much the rounded denominators of another build of Marian may differ."""
 _ALIGNED = PADDING // 4
 
 
@@ -50,7 +50,7 @@ class Moments:
 
     options: the optimizer determines the moments, ``--exponential-smoothing`` whether there is an average.
     Adam's betas are needed because the file stores ``1 - beta1^n`` and ``1 - beta2^n`` instead of n.
-    ``OptionError`` for an optimizer that there is not.
+    ``OptionError`` for an optimizer that does not exist.
     """
 
     def __init__(self, options: TrainOptions) -> None:
@@ -60,7 +60,7 @@ class Moments:
         self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
 
     def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:
-        """The items of the file in Marian's order; ``order``: of the parameters in each."""
+        """The items of the file in Marian's order. order: of the parameters in each item."""
         items = {} if state.average is None else {AVERAGE: flat(state.average, order)}
         items |= {name: flat(state.moments[name], order) for name in self._names}
         if self.optimizer not in MOMENTS:
@@ -79,7 +79,7 @@ class Moments:
         return items
 
     def fresh(self, params: Tensors) -> LearnerState:
-        """The state before the first update of ``params``; without moments of optax, which it initializes."""
+        """The state before the first update of ``params``; the learner adds the moments of optax."""
         moments = {name: _zeros(params) for name in self._names}
         return LearnerState(params, moments, 0, dict(params) if self.smoothing else None)
 
@@ -88,7 +88,7 @@ class Moments:
     ) -> LearnerState:
         """The state in the items of the file ``path``.
 
-        params: of the model file, in the order of each item; used if this file has no parameters. Other
+        params: of the model file, in the order that each item has; used if this file has no parameters. Other
             missing items are initialized with a warning, as in Marian.
         updates: since training began; used if the file does not determine the number of updates.
         ``ModelFileError`` for items of the wrong size or type.
@@ -124,7 +124,7 @@ class Moments:
     def _of_optax(
         self, items: Mapping[str, np.ndarray], params: Tensors, path: str
     ) -> dict[str, Tensors] | None:
-        """The moments of an optimizer of optax; None if it has some, and the file is another optimizer's."""
+        """The moments of an optax optimizer; None if it has moments and the file is another optimizer's."""
         begin = f"{self.optimizer}."
         found = {name: array for name, array in items.items() if name.startswith(begin)}
         expected = jax.eval_shape(self._init, params).moments
@@ -133,7 +133,7 @@ class Moments:
             return None
         different = sorted(wanted.keys() ^ found.keys())
         if different:
-            there, other = ("no", "has") if different[0] in wanted else ("an", "has not")
+            there, other = ("no", "has") if different[0] in wanted else ("an", "does not have")
             raise ModelFileError(
                 f"{path}: there is {there} item {different[0]}, which {self.optimizer} {other} with these "
                 f"--optax-params; expected those that the checkpoint was made with, or --no-optimizer-reload"
@@ -150,7 +150,7 @@ class Moments:
         }
 
     def _after(self, denominators: tuple[float, float], steps: int) -> tuple[float, ...]:
-        """The denominators so many updates later."""
+        """The denominators ``steps`` updates later."""
         each = zip(self.betas, denominators, strict=True)
         return tuple(deque(_denominators(beta, before, steps), maxlen=1)[0] for beta, before in each)
 
@@ -162,7 +162,7 @@ class Moments:
         if self.optimizer != "adam":
             return updates, new
         if DENOMINATORS not in items:
-            return 0, new  # of an old Marian; newer ones correct the moments as if they were new
+            return 0, new  # an old Marian's file; newer versions correct its moments as if they were new
         first, second = both = _numbers(items[DENOMINATORS], 2, f"{path}: {DENOMINATORS}")
         if not all(0 <= number <= 1 for number in both):
             raise ModelFileError(f"{path}: {DENOMINATORS}: expected numbers from 0 to 1, got {both}")
@@ -179,7 +179,8 @@ class Moments:
         return 0, (first, second)
 
     def _steps(self, both: Sequence[float], updates: int) -> int:
-        """The number of updates after which the denominators are these."""
+        """The number of updates after which the denominator of the larger beta is closest to its value in
+        ``both``; at least ``updates`` if the denominator no longer changes."""
         beta, denominator = max(zip(self.betas, both, strict=True))
         values = list(_denominators(beta))
         steps = bisect.bisect_left(values, denominator)
@@ -198,7 +199,7 @@ def flat(tensors: Tensors, order: Sequence[str]) -> np.ndarray:
 
 
 def _by_item(moments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The arrays of an optimizer of optax by the names of their items."""
+    """The arrays of an optax optimizer by the names of their items."""
     return {_item(moment, name): array for moment, tree in moments.items() for name, array in tree.items()}
 
 
@@ -211,7 +212,7 @@ def _writable(array: Any) -> np.ndarray:
 
 
 def _written_as(kind: np.dtype) -> np.dtype:
-    """The element type in files, which have neither booleans nor numpy's extensions, such as bfloat16."""
+    """The element type in files, which have neither booleans nor extension types such as bfloat16."""
     if kind == np.bool_:
         return np.dtype(np.uint8)
     return kind if kind.isbuiltin == 1 else np.dtype(np.float32)
@@ -252,8 +253,8 @@ def _numbers(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
 
 
 def _denominators(beta: float, value: float = 0.0, steps: int | None = None) -> Iterator[float]:
-    """The denominator from ``value`` on after 0, 1, ... up to ``steps`` updates, or until it is constant, by
-    Marian's recursion: ``1 - beta^n`` from 0 on."""
+    """The denominator, ``value`` at first, after 0, 1, ... up to ``steps`` updates, or until it is constant,
+    by Marian's recursion; if ``value`` is 0 it is ``1 - beta^n``."""
     following, n = beta * value + (1.0 - beta), 0
     yield value
     while n != steps and following != value:

@@ -42,9 +42,9 @@ def state_text(state: TrainingState) -> str:
 def read_state(text: str, where: str) -> TrainingState:
     """Parse the text of a ``.progress.yml``, Marian's or ours; ``loaded`` is set.
 
-    Missing keys, as in files of older Marian versions, have the value of a new state; unknown ones are kept
-    in ``extra``. Raises TrainingStateError with the name of the file (``where``), the key, what was expected
-    and what was got.
+    Missing keys, as in files of older Marian versions, get the values of a new state; unknown keys are kept
+    in ``extra``. Raises TrainingStateError with the name of the file (``where``), the key, and the expected
+    and actual values.
     """
     try:
         found = yaml_text.read(text)
@@ -172,4 +172,4 @@ _KEYS = {
     )
     for key in keys.split()
 }
-"""The attribute of ``TrainingState`` and its kind by key, in the order of the file."""
+"""For each key its attribute of ``TrainingState`` and its kind, in the order of the file."""

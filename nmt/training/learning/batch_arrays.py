@@ -15,11 +15,11 @@ from nmt.text.packing import TextRows, rows_for, tiered_length
 Arrays = dict[str, Any]
 """A batch as the arguments of a program, by the names of the graph's inputs."""
 SENTENCES = "sentences"
-"""The array that has for each sentence, group by group, its number in the batch."""
+"""The name of the array of the sentences' numbers in the batch, group by group."""
 
 
 def padded_arrays(batch: Batch) -> Arrays:
-    """A batch whose sentences are rows."""
+    """The arrays of a batch with one sentence per row."""
     found: Arrays = {SENTENCES: np.arange(len(batch.ids[0]), dtype=np.int32)}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
         found[f"ids{i}"], found[f"mask{i}"] = ids, mask
@@ -31,11 +31,11 @@ def padded_arrays(batch: Batch) -> Arrays:
 
 
 def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arrays:
-    """A batch whose sentences are packed (``nmt.models.PackedText``).
+    """The arrays of a batch with packed sentences (``nmt.models.PackedText``).
 
-    groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
-    each. whole: whether each source is within a row. Then the sentences of a group are sorted by the length
-    of the first source, which gets room for its ``tiers``.
+    groups: how many groups of devices share the sentences; the rows of the batch must divide evenly among
+    them. whole: whether each source sentence stays within a row. Then the sentences of a group are sorted by
+    the length of the first source, which is padded to make room for its ``tiers``.
     """
     count, last = len(batch.ids[0]), len(batch.ids) - 1
     of_groups = [np.arange(group, count, groups) for group in range(groups)]
@@ -67,13 +67,14 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
             if batch.alignment is not None:
                 found["alignment"] = batch.alignment[order] * of_sentences[..., None]
         else:
-            # In whole rows a recurrent model takes the mean of each sentence: of no words it is undefined.
+            # With whole rows a recurrent model takes the mean over the words of each sentence. Added copies
+            # keep their words, because a mean over no words is undefined.
             found[f"mask{i}"] = inside if in_whole_rows else of_sentences
     return found
 
 
 def _with_room(batch: Batch, length: int) -> Batch:
-    """The same sentences, whose first source is at least so long."""
+    """The same sentences, with the first source padded to at least ``length``."""
     more = length - batch.ids[0].shape[1]
     if more <= 0:
         return batch
@@ -87,12 +88,12 @@ def _with_room(batch: Batch, length: int) -> Batch:
 
 
 def part_of_group(arrays: Arrays, group: int, groups: int) -> Arrays:
-    """What one of several groups of devices computes."""
+    """The part of a batch that one of several groups of devices computes."""
     return {name: np.split(array, groups)[group] for name, array in arrays.items()}
 
 
 def specs_of_group(specs: Mapping[str, jax.ShapeDtypeStruct], groups: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and element types of what each of several groups of devices computes."""
+    """Shapes and element types of the part that each of several groups of devices computes."""
     return {
         name: jax.ShapeDtypeStruct((spec.shape[0] // groups, *spec.shape[1:]), spec.dtype)
         for name, spec in specs.items()

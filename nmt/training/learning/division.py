@@ -1,9 +1,10 @@
 """How ``--tensor-parallel`` divides the parameters of a model among the devices of a group: one table.
 
-It is Megatron's division (Shoeybi et al. 2019). A product by columns needs no exchange, and gives each device
-some of the features that the next product, by rows, sums over; then the devices add up what they have. So a
-block of attention and a feed-forward block each exchange once forwards and once backwards. Embeddings and
-output layer are divided by words, so that no device has all logits.
+It is Megatron's division (Shoeybi et al. 2019). A product with a matrix divided by columns needs no exchange,
+and gives each device some of the features over which the next product, with a matrix divided by rows, sums;
+the devices then add up their partial sums. So an attention block and a feed-forward block each exchange once
+forwards and once backwards. Embeddings and output layer are divided by words, so that no device has all
+logits.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class DivisionRule(NamedTuple):
     layer: str
     """The class that declares them."""
     names: str
-    """A regular expression of the ends of their names."""
+    """A regular expression that matches the ends of their names."""
     axis: int
     each: str
-    """What a device has some of: heads of attention, units of a hidden layer, words of a vocabulary."""
+    """The units of division: attention heads, units of a hidden layer, or words of a vocabulary."""
 
 
 TABLE = (
@@ -45,8 +46,9 @@ TABLE = (
     DivisionRule("Output", r"_Wt", ROWS, WORDS),
     DivisionRule("Output", r"_[Wb]", COLUMNS, WORDS),
 )
-"""The first rule that fits a parameter counts. All other parameters are whole on every device: norms, biases
-of what is summed up, gates, positions, and recurrent cells, after which XLA would divide norms, too."""
+"""The first rule that matches a parameter applies. All other parameters are whole on every device: norms,
+biases of row-divided products, gates, positions, and recurrent cells, after which XLA would divide norms,
+too."""
 
 
 def rule_for(parameter: Parameter) -> DivisionRule | None:
@@ -58,7 +60,7 @@ def rule_for(parameter: Parameter) -> DivisionRule | None:
 
 
 def divided_axes(options: ModelOptions, parts: int, names: Collection[str] = ()) -> dict[str, int]:
-    """The axis along which each parameter is divided into ``parts``, by name; whole ones are missing.
+    """The axis along which each parameter is divided into ``parts``, by name; whole parameters are missing.
 
     names: of the parameters in the model's file, as for ``parameters``. ``OptionError`` if heads or hidden
     units cannot be divided. A vocabulary that cannot be divided stays whole.
@@ -81,7 +83,7 @@ def divided_axes(options: ModelOptions, parts: int, names: Collection[str] = ())
 
 
 def warn_of_whole_vocabularies(options: ModelOptions, parts: int) -> None:
-    """Log a warning for each size of a vocabulary that cannot be divided into ``parts``."""
+    """Log a warning for each vocabulary size that cannot be divided into ``parts``."""
     for size in sorted({size for size in options.dim_vocabs if size % parts}):
         logger.warning(
             "--tensor-parallel %d: every device has the whole vocabulary of %d words; it would be divided"

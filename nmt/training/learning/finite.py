@@ -1,4 +1,4 @@
-"""``--check-nan``: stop training at a cost or gradient that is not finite, and say where it comes from."""
+"""``--check-nan``: stop training at a cost or gradient that is not finite, and say where it arose."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class FiniteCheck:
-    """Looks at the cost and the gradient of each batch.
+    """Checks the cost and the gradient of each batch.
 
-    gradients: whether gradients are looked at, too; not if updates whose gradient is not finite are skipped.
-    Source: Marian, ``--check-nan``, which logs the first node and goes on.
+    gradients: whether to check gradients, too; not if updates with a gradient that is not finite are skipped.
+    Source: Marian, ``--check-nan``, which logs the first node and continues.
     """
 
     objective: Objective
@@ -33,8 +33,8 @@ class FiniteCheck:
     def check(self, found: Differentiated, params: Tensors, arrays: Arrays, groups: int, number: int) -> None:
         """``DivergenceError`` unless everything is finite.
 
-        found: what update ``number`` (from 1) computed for the batch ``arrays``, with ``params``; maybe with
-        an axis of groups. groups: of devices that computed it.
+        found: the result of update ``number`` (from 1) with ``params``, up to the batch ``arrays``; it may
+        have an axis of groups. groups: how many groups of devices computed it.
         """
         names = sorted(found.gradients) if self.gradients else []
         flags = jax.device_get([jnp.isfinite(found.gradients[name]).all() for name in names])
@@ -48,8 +48,8 @@ class FiniteCheck:
         raise DivergenceError(f"--check-nan: update {number}: the cost is {cost:g}{gradients}{origin}")
 
     def _origin(self, params: Tensors, arrays: Arrays, groups: int) -> str:
-        """The first operation of the loss whose value or gradient is not finite; empty if there is none with
-        other dropouts."""
+        """The first operation of the loss whose value or gradient is not finite; empty if all are finite now,
+        which is possible because dropout is drawn again."""
         own, kind = self.objective.model, self.objective.precision
         typed = {name: jnp.asarray(value, kind.dtype) for name, value in params.items()}
         model = Model(own.options, typed, own.dropouts, marian_exact=own.marian_exact)

@@ -1,4 +1,4 @@
-"""``--mini-batch-fit``: fill the memory with sentences, by XLA's memory analysis of compiled updates."""
+"""``--mini-batch-fit``: fill the memory with sentences, using XLA's memory analysis of compiled updates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 EIGHT = 8
 """Rows per group of devices are a multiple of this, unless there are fewer."""
 FULL, AIM = 0.9, 0.96
-"""The search ends once a program takes the first share of the workspace, or more; it aims at the second."""
+"""The search ends once a program takes at least the first share of the workspace; it aims at the second."""
 GROWTH = 16
 """The largest growth of the number of rows from one measured program to the next."""
 
@@ -32,18 +32,18 @@ Memory = Callable[[int, int], int]
 
 
 class Fit:
-    """How many rows fit into a workspace; called with the lengths of all streams.
+    """How many rows fit into a workspace; called with the lengths of all streams, whose maximum counts.
 
-    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, until one
-    nearly fills the workspace, which most often is the first of a length. Memory is interpolated linearly in
-    rows and in length, and extrapolated in proportion to rows. It is nearly convex in both, and more than
-    nothing without rows: what a program takes beyond the workspace is at most 7 % in those that were measured
-    (of an s2s, between lengths of 10 and 20). The longest stream counts for all.
+    A few programs are compiled: for each of the lengths ``step``, twice that and so on up to ``longest``,
+    with varying numbers of rows until a program nearly fills the workspace, which the first usually does.
+    Memory is interpolated linearly in rows and in length, and extrapolated in proportion to rows. Because
+    memory is nearly convex in both, and above 0 without rows, this underestimates it little if at all: in
+    measurements, programs exceeded the workspace by at most 7 % (an s2s, between lengths of 10 and 20).
 
     memory: bytes that a program needs in addition to the learner's state. workspace: bytes. step: the
-    granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. groups: of
-    devices that share the rows, which are a multiple of it. multiplier: scales the result, for batches that
-    are split before they are computed.
+    granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. groups: how
+    many groups of devices share the rows; the number of rows is a multiple of ``groups``. multiplier: scales
+    the result, for batches that are split before they are computed.
 
     ArgumentError if one row per group does not fit.
     """
@@ -88,7 +88,7 @@ class Fit:
         return found
 
     def _look(self, rows: int, length: int) -> int:
-        """The bytes that a program needs, measured once."""
+        """The bytes that a program needs; each is measured once."""
         needs = self._needs[length]
         if rows not in needs:
             needs[rows] = self._memory(rows, length)
@@ -105,8 +105,8 @@ class Fit:
         return needed
 
     def _fitting(self, length: int) -> int:
-        """The rows for sentences of a length, at least the step."""
-        if length > self._longest:  # at worst memory is quadratic in the length
+        """The rows for sentences of a length, which is at least the step."""
+        if length > self._longest:  # memory is at worst quadratic in the length
             rows = self._fitting(self._longest) * self._longest**2 // length**2
             return self._even(max(rows, self._groups))
         if length not in self._rows:
@@ -118,7 +118,7 @@ class Fit:
         return self._rows[length]
 
     def _even(self, rows: int) -> int:
-        """Rounded down to a number of rows that computes efficiently."""
+        """``rows`` rounded down to a number that computes efficiently."""
         unit = self._groups * (EIGHT if rows >= EIGHT * self._groups else 1)
         return rows // unit * unit
 
@@ -136,7 +136,7 @@ class Fit:
         return float(np.interp(rows, known, [needs[have] for have in known]))
 
     def _search(self, length: int, guess: int) -> int:
-        """Measure programs of a length until one nearly fills the workspace; its rows."""
+        """Measure programs of a length until one nearly fills the workspace; returns its rows."""
         needs, rows = self._needs[length], max(self._even(guess), self._groups)
         while rows not in needs:
             if FULL * self._workspace <= self._look(rows, length) <= self._workspace:
@@ -147,7 +147,7 @@ class Fit:
         return rows
 
     def _estimate(self, length: int) -> int:
-        """The number of rows of a measured length to look at next, by the measurements so far."""
+        """The number of rows to measure next for a length, estimated from its measurements so far."""
         steps, aim = list(pairwise(sorted(self._needs[length].items()))), AIM * self._workspace
         (r0, m0), (r1, m1) = next((step for step in steps if step[1][1] > aim), steps[-1])
         slope = max((m1 - m0) / (r1 - r0), 1.0)
@@ -157,14 +157,15 @@ class Fit:
 def fitting(
     learner: Learner, options: TrainOptions, least: Callable[[int], int] = lambda number: number
 ) -> Fit | None:
-    """The batch sizes for ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace``; ``None`` without.
+    """The batch sizes for ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace``; ``None`` without
+    ``mini-batch-fit``.
 
     The workspace is each device's memory for the values of an update and their gradients; parameters, moments
     and averages come on top. A negative workspace is the device's memory minus that many MB.
-    ``optimizer-delay`` multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one
-    sentence does not fit.
+    ``optimizer-delay`` multiplies the batch, unless batches grow (``mini-batch-warmup``). ArgumentError if
+    one sentence does not fit.
 
-    least: gives the smallest of the numbers that the processes of this training call it with.
+    least: returns the smallest of the numbers with which the processes of this training call it.
 
     Source: Marian, ``GraphGroup::collectStats``, which tries sizes instead.
     """
@@ -197,7 +198,7 @@ def fitting(
 
 
 def full_batch(rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False) -> Batch:
-    """A batch of this shape without padding, to measure programs with; every word is number 0."""
+    """A batch of this shape without padding, for measuring programs; every word has id 0."""
     ids = np.broadcast_to(np.int32(0), (rows, length))
     mask = np.broadcast_to(np.float32(1), (rows, length))
     return Batch(

@@ -33,23 +33,24 @@ Specified = tuple[Compiled, tuple[Any, ...]]
 """A program, and its arguments or their shapes, types and shardings."""
 
 WORK = {"cpu": 3.5e11}
-"""Floating point operations of training while one program compiles, about."""
+"""About how many floating-point operations training computes in the time in which one program compiles."""
 WORK_OF_GPU = 1e16
-"""On an H200 with 16 cores one of a transformer compiles in a minute, in which it trains by 1.8e16."""
+"""As ``WORK``, for GPUs: on an H200 with 16 cores a transformer's program compiles in a minute, in which
+training computes 1.8e16 operations."""
 
 
 class Learner:
     """Marian's graph group: computes gradients of batches and updates the parameters.
 
-    An update is two compiled programs. The first computes the gradient of a batch and adds it to that of the
-    batches before; there is one per batch shape. The second, one for all shapes, clips, moves and smooths,
-    and donates the buffers of parameters, moments and averages. What changes with each update (learning rate,
-    words, random draws) is an input. A single program would compile the second part, which takes half as long
-    as the first, once per shape.
+    An update runs two compiled programs. The first, one per batch shape, computes the gradient of a batch and
+    adds it to that of the batches before. The second, one for all shapes, clips, moves and smooths, and
+    donates the buffers of parameters, moments and averages. Everything that changes with each update
+    (learning rate, words, random draws) is an input. A single program would have to compile the second part,
+    which takes half as long as the first, once per shape.
 
-    objective: the loss. step: what to do with its gradient. smoothing: ``exponential-smoothing``, 0 without.
-    words_reference: ``mini-batch-words-ref``, 0 without. seed: the random draws depend only on it, the number
-    of the update and the number of the batch in the update. placement: the devices that share each update.
+    objective: the loss. step: applies its gradient. smoothing: ``exponential-smoothing``, 0 for none.
+    words_reference: ``mini-batch-words-ref``, 0 for none. seed: random draws depend only on it, the number of
+    the update and the number of the batch in the update. placement: the devices that share each update.
     finite: the check of ``--check-nan``; None without.
     """
 
@@ -100,7 +101,7 @@ class Learner:
         number: int,
         gradient_norms: tuple[float, float] = (0.0, 0.0),
     ) -> UpdateResult:
-        """Update the parameters by the gradient of the summed loss of ``batches``.
+        """Update the parameters with the gradient of the summed loss of ``batches``.
 
         number: of the update, from 1. gradient_norms: average and variance of the reported norms so far, or
         of their logarithms, if ``needs_gradient_norms``. Returns without waiting for a GPU.
@@ -135,8 +136,9 @@ class Learner:
         )
 
     def prepare(self, batches: Sequence[Batch]) -> None:
-        """Compile the programs of an update by batches of these shapes, unless that was done before or
-        another thread does it; other threads may update meanwhile, and wait for a program that they need."""
+        """Compile the programs of an update with batches of these shapes, unless they are compiled already or
+        another thread is compiling them. Other threads may update at the same time; they wait for a program
+        that they need."""
         programs = [self._gradient_of(batch, i, len(batches)) for i, batch in enumerate(batches)]
         programs.append(self._update_after(len(batches)))
         prepared = [program.prepare(*args, wait=False) for program, args in programs]
@@ -144,12 +146,12 @@ class Learner:
             release_freed_memory()
 
     def layout(self, parts: int = 1) -> PaddedLayout:
-        """How batches are laid out that are each computed in ``parts``."""
+        """The layout of batches that are each computed in ``parts``."""
         return self.objective.layout(parts * self.placement.groups)
 
     @property
     def program(self) -> float:
-        """About how many positions are trained on while one program compiles."""
+        """About how many positions training computes in the time in which one program compiles."""
         model = self.objective.model
         numbers = sum(value.size for value in model.params.values())
         # Each position is multiplied by the parameters of its stream, forwards and twice backwards.
@@ -166,14 +168,14 @@ class Learner:
         return _copied(self.placement.local(self._device.params if average is None else average))
 
     def replace_with_smoothed(self) -> None:
-        """Continue from the smoothed parameters; without smoothing nothing changes."""
+        """Continue from the smoothed parameters; without smoothing this does nothing."""
         params = self.placement.placed(self.params(smoothed=True))
         self._device = self._device._replace(params=params)
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
         self._set_denominators((0.0, 0.0))
-        with jax.enable_x64(False):  # as the programs have it
+        with jax.enable_x64(False):  # as in the programs
             optimizer = self.step.optimizer.init(self._device.params)
         self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
 
@@ -215,11 +217,11 @@ class Learner:
         self._device = self.placement.placed(restored)
 
     def memory(self, batch: Batch, *, last_of_several: bool = False, keep: bool = True) -> int:
-        """The bytes per device, ``held`` included, that an update by a batch of this shape needs.
+        """The bytes per device, ``held`` included, that an update with a batch of this shape needs.
 
         From XLA's analysis of the programs, which are compiled but not run.
-        last_of_several: the update adds gradients of earlier batches. keep: whether the program of this shape
-        stays compiled, to be run.
+        last_of_several: the update adds gradients of earlier batches. keep: whether to keep the compiled
+        program of this shape, to run it later.
         """
         (gradient, inputs), (updating, state) = self._programs(batch, last_of_several)
         beside = self.held - self.placement.held(self._device.params)
@@ -229,7 +231,7 @@ class Learner:
         return needed
 
     def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, ...]:
-        """What XLA has made of the two programs of an update by a batch of this shape."""
+        """The two programs of an update with a batch of this shape, as compiled by XLA."""
         return tuple(program.analysed(*args) for program, args in self._programs(batch, last_of_several))
 
     def _programs(self, batch: Batch, last_of_several: bool) -> tuple[Specified, Specified]:
@@ -238,7 +240,7 @@ class Learner:
         return self._gradient_of(batch, count - 1, count), self._update_after(count)
 
     def _gradient_of(self, batch: Batch, number: int, count: int) -> Specified:
-        """The program of the gradient of a batch of this shape, the one of this number of ``count``."""
+        """The program for the gradient of a batch of this shape, which is number ``number`` of ``count``."""
         device = self.placement.specs(self._device)
         draws = self.placement.everywhere(np.zeros(4, np.uint32))
         before = self._total(count) if number else None
@@ -246,7 +248,7 @@ class Learner:
         return self._gradient(args, self._by_group(count)), args
 
     def _update_after(self, count: int) -> Specified:
-        """The program that updates by the gradient of ``count`` batches."""
+        """The program that updates with the gradient of ``count`` batches."""
         packed = self.placement.everywhere(np.zeros(len(Scalars._fields), np.float32))
         args = self.placement.specs(self._device), self._total(count), packed
         return self._update(self._by_group(count)), args
@@ -257,7 +259,7 @@ class Learner:
         return specs(Differentiated(self._device.params, np.float32(0), np.float32(0)))
 
     def _by_group(self, count: int) -> bool:
-        """Whether groups of devices keep gradients of their own in an update by ``count`` batches."""
+        """Whether each group of devices keeps its own gradient in an update with ``count`` batches."""
         return self.placement.sums_later and count > 1
 
     @property
@@ -266,7 +268,7 @@ class Learner:
         return self.placement.held(self._device)
 
     def _own(self, batch: Batch) -> Arrays:
-        """The arrays of a batch that all devices can share."""
+        """The arrays of a batch, with rows that divide evenly among the groups of devices."""
         return self.objective.arrays(self.placement.even(batch), self.placement.groups)
 
     def _rate(self, learn_rate: float, words: int) -> float:
@@ -329,7 +331,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
         specs = specs_of_group(specs_of(batch), groups) | specs_of(labels)
         differentiated = self.objective.differentiated(specs, self.placement.parts)
         factor = 1.0 if scale is None else scale.factor
-        # Gather the parameters before differentiating: XLA would divide activations as it does the state.
+        # Gather the parameters before differentiating: otherwise XLA would divide activations like the state.
         whole = self.placement.whole(params)
         found = self.placement.by_groups(differentiated, whole, batch, draws, factor, labels)
         if not self.by_group:
@@ -340,7 +342,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
 
 @dataclass(frozen=True)
 class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"]):
-    """The update of the device state by a gradient."""
+    """The update of the device state with a gradient."""
 
     step: UpdateStep
     placement: Placement
@@ -348,7 +350,7 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"
     by_group: bool
     """Whether each group of devices has its own gradient."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
-    """Of the parameters."""
+    """Names and shapes of the parameters."""
 
     @property
     def donated(self) -> tuple[int, ...]:
@@ -384,7 +386,7 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
 
 
 def _gradient_specs(params: Tensors, placement: Placement, by_group: bool) -> Differentiated:
-    """Shapes and types of the gradient of parameters, or of those that groups of devices have each."""
+    """Shapes and types of the gradient of parameters; with ``by_group`` of one for each group of devices."""
     total = Differentiated(params, _number(), _number())
     return placement.specs_by_group(total) if by_group else total
 
@@ -398,5 +400,5 @@ def _copied(tensors: Mapping[str, Any]) -> Tensors:
 
 
 def _like(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> Tensors:
-    """Copies of the tensors, in the element types of the others of the same names."""
+    """Copies of the tensors, each with the element type of the tensor of the same name in ``others``."""
     return {name: jnp.array(tensors[name], other.dtype) for name, other in others.items()}

@@ -60,7 +60,7 @@ class LossOptions:
 
 class Labels(NamedTuple):
     """How many labels the costs of words and of links sum over: float32 nodes or arrays ``(1,)``. A part of a
-    batch has those of all of it as arrays of these names."""
+    batch has the counts of the whole batch as arrays of these names."""
 
     words: Any
     links: Any
@@ -76,12 +76,12 @@ class Target(NamedTuple):
     weights: Node | None = None
     """float32, of the same shape: word weights (``data-weighting``)."""
     alignment: Node | None = None
-    """float32 ``(batch, time, length)``: how many links both words have (``guided-alignment``). The reference
-    attention of a target word is divided among its links."""
+    """float32 ``(batch, time, length)``: how many links a target and a source word have
+    (``guided-alignment``). The reference attention of a target word is divided among its links."""
     packed: PackedText | None = None
     """The sentences, if they are packed."""
     labels: Labels | None = None
-    """Of the whole batch, if these sentences are some of it."""
+    """The labels of the whole batch, if these sentences are only a part of it."""
 
 
 class Loss(NamedTuple):
@@ -102,15 +102,16 @@ def training_loss(
     """Marian's training loss, recorded with the model in the graph of the sentences.
 
     Word cost: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce``; its labels are words.
-    With ``unlikelihood``, sentences that have a word of weight 0 cost ``sum(mask (1 - weights) -log(1 - p))``
-    instead. Alignment cost: ``-w sum(alignment log(attention + 1e-6))``; its labels are ``w`` times links.
+    With ``unlikelihood``, sentences with a word whose weight is not 1 cost
+    ``sum(mask (1 - weights) -log(1 - p))`` instead. Alignment cost:
+    ``-w sum(alignment log(attention + 1e-6))``; its labels are ``w`` times links.
 
-    ``multi_loss_type`` combines them: ``sum`` adds costs and labels; ``scaled`` multiplies the alignment cost
-    by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. In the
-    latter two ``w`` does not scale labels. Both take the labels of the whole batch, if ``target`` has them:
-    the losses of its parts then add up.
+    ``multi_loss_type`` combines the costs: ``sum`` adds costs and labels; ``scaled`` multiplies the alignment
+    cost by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. With
+    ``scaled`` and ``mean``, ``w`` does not scale labels, and the labels are those of the whole batch, if
+    ``target`` has them: the losses of its parts then add up.
 
-    parts: devices that may divide the vocabulary.
+    parts: how many devices may divide the vocabulary.
     ``ArgumentError`` if weights or alignments are needed and missing, and for packed sentences with
     ``unlikelihood``.
     Source: Marian, ``layers/loss.h``, ``layers/guided_alignment.h``; Welleck et al. 2020 for unlikelihood.
@@ -183,7 +184,8 @@ def cross_entropy_loss(
     """The summed cross entropy of all target words, ``</s>`` included, in nats; shape (1,).
 
     The model is recorded in ``graph``, in the graph's element type. ``batch`` has the model's source streams
-    and a target. Words count where the target's mask is 1; divide by ``batch.words`` for the mean per word.
+    and a target. Only words where the target's mask is 1 count; divide by ``batch.words`` for the mean per
+    word.
 
     Source: Marian, ``--cost-type ce-sum`` and ``--label-smoothing``.
     """
@@ -201,7 +203,7 @@ def cross_entropy_loss(
 
 @register_tuple
 class Differentiated(NamedTuple):
-    """The loss of one or several batches and its gradient; float32."""
+    """The loss of one or more batches and its gradient; float32."""
 
     gradients: Tensors
     cost: Any
@@ -217,7 +219,7 @@ class Objective:
     precision: the compute type; parameters and gradients are float32. rule_set: the gradient rules.
     checkpointing: recompute inner values in the backward pass. frozen: names of parameters that are not
     trained. packs_recurrences: whether recurrent models train on packed sentences on CPUs. Encoders then take
-    more steps over fewer rows, which on GPUs would cost more.
+    more steps over fewer rows, which would be slower on GPUs.
     """
 
     model: Model
@@ -230,12 +232,12 @@ class Objective:
 
     @property
     def packs(self) -> bool:
-        """Whether batches are packed, so that products multiply less padding."""
+        """Whether batches are packed, so that less padding is multiplied."""
         recurrent = self.packs_recurrences and platform_of(None) == "cpu"
         return (recurrent or not self.model.recurrent) and not self.loss.unlikelihood
 
     def layout(self, parts: int = 1) -> PaddedLayout:
-        """How batches are laid out that are each computed in ``parts``, on devices or one after the other."""
+        """The layout of batches that are each computed in ``parts``, on several devices or one by one."""
         if not self.packs:
             return PADDED
         return RecurrentLayout(parts) if self.model.recurrent else PackedLayout(parts)
@@ -252,8 +254,8 @@ class Objective:
         return replace(self, model=self.model.without_values())
 
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
-        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
-        devices that compute it."""
+        """A batch as the arguments of a program, by the names of the graph's inputs. groups: how many groups
+        of devices compute the batch."""
         if not self.packs:
             return padded_arrays(batch)
         return packed_arrays(batch, groups, whole=self.model.recurrent)
@@ -261,13 +263,13 @@ class Objective:
     def differentiated(
         self, specs: dict[str, jax.ShapeDtypeStruct], parts: int = 1
     ) -> Callable[..., Differentiated]:
-        """``f(params, batch, draws, scale, labels)`` for batches of these shapes, by ``parts`` devices that
-        divide the parameters.
+        """``f(params, batch, draws, scale, labels)`` for batches of these shapes, computed by ``parts``
+        devices that divide the parameters.
 
         ``draws`` are four uint32 that determine the dropout: the seed, the number of the update and of the
         batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned. For a part
-        of a batch ``labels`` is what the method of this name gives for all of it: the results for its parts
-        then add up to those for the batch.
+        of a batch pass as ``labels`` the result of the method ``labels`` for the whole batch: the results for
+        its parts then add up to the result for the batch.
         """
         function = self._recorded({name: spec for name, spec in specs.items() if name != SENTENCES}, parts)
         trained = [name for name in self.model.params if name not in self.frozen]
@@ -291,10 +293,10 @@ class Objective:
         return differentiated
 
     def labels(self, batch: Arrays) -> Arrays:
-        """How many labels a whole batch has, which its parts are to be given beside their own arrays."""
+        """How many labels a whole batch has, to be given to its parts in addition to their arrays."""
         target = self.model.sources
         mask, links = batch[f"mask{target}"], batch.get("alignment", jnp.zeros((1, 1, 1)))
-        if f"places{target}" not in batch:  # those of packed sentences are without padding
+        if f"places{target}" not in batch:  # links of packed sentences have no padding
             links = links * mask[..., None]
         counts = (jnp.sum(counted).reshape(1) for counted in (mask, links))
         return Labels(*counts)._asdict()
@@ -309,8 +311,7 @@ class Objective:
         return graph.function(list(self.recorded(self.model, inputs, parts)), inputs)
 
     def recorded(self, model: Model, inputs: Mapping[str, Node], parts: int = 1) -> Loss:
-        """The loss of a batch, or of a part with ``labels``, whose arrays are nodes of a graph, by their
-        names."""
+        """The loss of a batch, or of a part with ``labels``, whose arrays are graph nodes by name."""
         tiered = model.recurrent and model.sources > 0
         *sources, target = (
             _stream(inputs, number, tiered and number == 0) for number in range(model.sources + 1)
@@ -325,7 +326,7 @@ class Objective:
 
 
 def _stream(inputs: Mapping[str, Node], number: int, tiered: bool) -> Source | PackedText:
-    """The sentences of a stream, of the inputs that ``padded_arrays`` or ``packed_arrays`` name."""
+    """The sentences of a stream, from the inputs that ``padded_arrays`` or ``packed_arrays`` name."""
     ids, mask, places, origins, positions = (
         inputs.get(f"{part}{number}") for part in ("ids", "mask", "places", "origins", "positions")
     )

@@ -14,7 +14,7 @@ from nmt.settings.training import TrainOptions
 
 
 def optimizer_of(options: TrainOptions) -> Optimizer:
-    """The optimizer of ``optimizer``, its parameters and ``clip-norm``; ``OptionError`` if it cannot be."""
+    """The optimizer of ``optimizer``, its parameters and ``clip-norm``; ``OptionError`` if one is invalid."""
     name = options.optimizer
     if name.startswith(OPTAX):
         return _optax(name.removeprefix(OPTAX), options)
@@ -31,7 +31,7 @@ def optimizer_of(options: TrainOptions) -> Optimizer:
 
 
 def denominators_of(optimizer: Optimizer) -> tuple[float, float]:
-    """``1 - beta^t`` of both moments' bias corrections at this optimizer's step 0; zeros but for Adam."""
+    """``1 - beta^t`` of both moments' bias correction at this optimizer's step 0; zeros unless it is Adam."""
     return optimizer.denominators if isinstance(optimizer, Adam) else (0.0, 0.0)
 
 

@@ -20,7 +20,7 @@ from nmt.training.learning.division import divided_axes, warn_of_whole_vocabular
 from nmt.training.update import Tensors
 
 DATA, MODEL = "data", "model"
-"""The axes of the mesh: groups of devices have other sentences, the devices of a group other parts of the
+"""The axes of the mesh: groups of devices divide the sentences, and the devices of a group divide the
 parameters."""
 WHOLE: Mapping[str, int] = MappingProxyType({})
 
@@ -31,11 +31,11 @@ class Placement:
     """Everything on JAX's default device."""
 
     groups: int = 1
-    """How many groups of devices share an update, each with some of the sentences."""
+    """How many groups of devices share an update; each computes some of the sentences."""
     parts: int = 1
     """How many devices are in a group."""
     sums_later: bool = False
-    """Whether groups keep gradients of their own until all batches of an update are computed."""
+    """Whether each group keeps its own gradient until all batches of an update are computed."""
 
     def of_model(self, model: Model) -> Placement:
         """The placement for this model. ``OptionError`` if it cannot be divided among the devices of a
@@ -48,16 +48,16 @@ class Placement:
         return None
 
     def even(self, batch: Batch) -> Batch:
-        """A batch with as many rows for each group; those added are copies of the first row that do not
+        """A batch with equally many rows for each group; added rows are copies of the first that do not
         count."""
         return batch.with_rows(-(-batch.shape[0] // self.groups) * self.groups)
 
     def batch(self, batch: Arrays) -> Arrays:
-        """The arrays of a batch, copied to their devices while these compute."""
+        """The arrays of a batch, copied to their devices while the devices compute."""
         return jax.device_put(batch)
 
     def everywhere(self, numbers: np.ndarray) -> jax.Array:
-        """The numbers that an update is given, on every device."""
+        """The scalars or random draws that are arguments of an update, on every device."""
         return jax.device_put(numbers)
 
     def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
@@ -71,8 +71,8 @@ class Placement:
 
     def placed(self, tree: Tree) -> Tree:
         """The arrays that an update changes, on their devices."""
-        # Stored programs give arrays that are bound to their device. Were the first ones not, JAX would
-        # compile each program twice.
+        # Stored programs return arrays that are bound to their device. If the first arrays were not, JAX
+        # would compile each program twice.
         device = _default_device()
         return _map(lambda array: jax.device_put(array, device), tree)
 
@@ -86,8 +86,7 @@ class Placement:
 
     def by_groups(self, function: Callable[..., Tree], params: Tensors, batch: Arrays, *rest: Any) -> Tree:
         """Inside a program: ``function(params, batch, ...)``. Each of several groups computes it for its part
-        of the batch, and exchanges nothing with others; results then have an axis of groups before their own.
-        """
+        of the batch, without any exchange between groups; results then have a leading axis of groups."""
         return function(params, batch, *rest)
 
     def summed(self, tree: Tree) -> Tree:
@@ -95,15 +94,15 @@ class Placement:
         return tree
 
     def pinned_by_group(self, tree: Tree) -> Tree:
-        """Inside a program: results of ``by_groups``, each where it was computed."""
+        """Inside a program: results of ``by_groups``, each kept where it was computed."""
         return tree
 
     def specs_by_group(self, tree: Tree) -> Tree:
-        """Shapes, types and shardings of gradients like these of each group."""
+        """Shapes, types and shardings of gradients like these, if each group has its own."""
         return self.specs(tree)
 
     def fetched(self, tree: Tree) -> Tree:
-        """Unsharded numpy arrays, on CPUs views of what is there. All processes must call this."""
+        """Unsharded numpy arrays, on CPUs views of the device's buffers. All processes must call this."""
         return _map(np.asarray, jax.device_get(tree))
 
     def local(self, tensors: Tensors) -> Tensors:
@@ -122,11 +121,11 @@ class SharedPlacement(Placement):
     Programs are the same as on one device, with the same random draws; XLA inserts the communication. Each
     group holds all parameters, moments and averages, or with ``shard_state`` only a part of each, split along
     the longest axis that divides evenly, and gathers the parameters for each update (Rajbhandari et al. 2020,
-    ZeRO). Gradients are exchanged once for an update, with ``shard_state`` once for each of its batches, so
-    that no device holds all of them longer.
+    ZeRO). Gradients are exchanged once per update, but with ``shard_state`` once for each of its batches, so
+    that no device holds all gradients for longer.
 
-    devices: of all processes, in the order of their share of the sentences; those of a group follow each
-    other. axes: along which each parameter is divided in a group, by name. ``OptionError`` for groups of
+    devices: of all processes, in the order of their share of the sentences; the devices of a group are
+    adjacent. axes: along which each parameter is divided in a group, by name. ``OptionError`` for groups of
     unequal size.
     """
 
@@ -161,7 +160,7 @@ class SharedPlacement(Placement):
     def key(self) -> Hashable:
         devices: tuple[Any, ...] = tuple(self._devices)
         if jax.process_count() == 1:
-            # By plain values, so that programs are stored. Several processes must run the same program, but
+            # Plain values, so that programs can be stored. Several processes must run the same program, but
             # may not have the same folder.
             devices = tuple((device.platform, device.id) for device in devices)
         return devices, self.parts, self._shard_state, tuple(sorted(self._axes.items()))
@@ -200,7 +199,7 @@ class SharedPlacement(Placement):
             mesh=self._mesh,
             in_specs=(everywhere, divided, *[everywhere] * len(rest)),
             out_specs=divided,
-            # Of both axes if there is nothing left to divide: cuDNN's kernels are then left as they are.
+            # Both axes if a group is one device: XLA then has nothing to divide, and keeps cuDNN's kernels.
             axis_names={DATA} if self.parts > 1 else {DATA, MODEL},
             check_vma=False,
         )
@@ -220,7 +219,7 @@ class SharedPlacement(Placement):
     def fetched(self, tree: Tree) -> Tree:
         if jax.process_count() == 1:
             return super().fetched(tree)
-        # One array after another: all at once may not fit on a device.
+        # One array after another: all together may not fit on a device.
         return _map(lambda array: np.asarray(jax.device_put(array, self._everywhere)), tree)
 
     def local(self, tensors: Tensors) -> Tensors:
@@ -235,7 +234,7 @@ class SharedPlacement(Placement):
     def _map(
         self, function: Any, tree: Tree, *, shard_state: bool | None = None, by_group: bool = False
     ) -> Tree:
-        """``function(array, sharding)`` of each array; ``by_group``: their first axis is that of groups."""
+        """``function(array, sharding)`` of each array. by_group: the arrays have a leading axis of groups."""
         divides = self._shard_state if shard_state is None else shard_state
 
         def placed(path: Any, array: Any) -> Any:
@@ -248,8 +247,7 @@ class SharedPlacement(Placement):
         return mapped
 
     def _sharding(self, path: Sequence[Any], shape: tuple[int, ...], shard_state: bool) -> NamedSharding:
-        """How an array is divided that belongs to the parameter named last in its path, if it has a shape
-        like it."""
+        """The sharding of an array, like that of the parameter named last in its path if the shape allows."""
         axes: list[str | None] = [None] * len(shape)
         names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
         divided = self._axes.get(names[-1]) if names else None
@@ -263,7 +261,7 @@ class SharedPlacement(Placement):
         return NamedSharding(self._mesh, PartitionSpec(*axes))
 
     def _by_group(self, path: Sequence[Any], shape: tuple[int, ...]) -> NamedSharding:
-        """How an array is divided that each group has one of."""
+        """The sharding of an array of which each group has its own."""
         within = self._sharding(path, shape, False).spec
         return NamedSharding(self._mesh, PartitionSpec(DATA, *within))
 
@@ -274,7 +272,7 @@ ONE_DEVICE = Placement()
 def placement_on(
     devices: Sequence[jax.Device], *, shard_state: bool = False, tensor_parallel: int = 1
 ) -> Placement:
-    """The placement for updates shared by these devices; a single one is JAX's default device."""
+    """The placement for updates shared by these devices; a single device is JAX's default device."""
     if len(devices) == tensor_parallel == 1:
         return ONE_DEVICE
     return SharedPlacement(devices, shard_state=shard_state, tensor_parallel=tensor_parallel)
@@ -295,7 +293,7 @@ def _spec(array: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
-    """The array with this sharding; each process has all of it, or its own shard."""
+    """The array with this sharding; each process has the whole array, or its own shard."""
     elsewhere = isinstance(array, jax.Array) and not array.is_fully_addressable
     if jax.process_count() == 1 or elsewhere:
         return jax.device_put(array, sharding)

@@ -31,9 +31,9 @@ class CostScale(NamedTuple):
 class CostScaling:
     """``cost-scaling``: multiplies the cost by a factor and divides the gradient by it.
 
-    factor: its initial value. frequency: it grows after this many updates without overflow. multiplier: by
-    this; on overflow it is divided by this and the update is skipped. minimum: at this factor it is not
-    divided, and gradients that are NaN count as 0.
+    factor: the initial factor. frequency: after this many updates without overflow the factor grows.
+    multiplier: multiplies the factor when it grows, and divides it on overflow, when the update is skipped.
+    minimum: at this factor it is not divided, and NaN in gradients is replaced by 0.
     """
 
     factor: float
@@ -86,9 +86,9 @@ class Normalization:
     """``normalize-gradient``, ``normalize-gradient-by-ratio`` and ``dynamic-gradient-scaling``.
 
     by_words: divide by the target words. by_ratio: divide by the words relative to their running average.
-    deviations: limit the norm to its average plus this many standard deviations; None: do not. fadeout: the
-    limit rises linearly after this many updates; 0 for never. window: updates without a limit at the start
-    (``gradient-norm-average-window``). average_words: the running average of words, 0 before the first
+    deviations: limit the norm to its average plus this many standard deviations; None for no limit. fadeout:
+    the limit rises linearly after this many updates; 0 for never. window: updates without a limit at the
+    start (``gradient-norm-average-window``). average_words: the running average of words, 0 before the first
     update. Source: Marian, ``GraphGroup::computeNormalizationFactor``.
     """
 
@@ -100,7 +100,7 @@ class Normalization:
     average_words: float = 0.0
 
     def count(self, words: int) -> float:
-        """Count an update of so many target words in ``average_words``; gives the divisor of its gradient."""
+        """Add an update with ``words`` target words to ``average_words``; return its gradient's divisor."""
         divisor = np.float32(words if self.by_words else 1)
         if self.by_ratio:
             own = np.float32(words)
@@ -111,7 +111,7 @@ class Normalization:
         return float(divisor)
 
     def limit(self, number: int, average: float, variance: float) -> tuple[float, float]:
-        """The reference norm for update ``number``, and how far its norm may exceed it."""
+        """The reference norm for update ``number``, and how far the update's norm may exceed it."""
         before = number - 1
         if self.deviations is None or before < self.window:
             return average, math.inf

@@ -24,7 +24,7 @@ def loss_of(options: TrainOptions) -> LossOptions:
     if guided and options.guided_alignment_cost != "ce":
         raise UnsupportedOptionError(
             f"guided-alignment-cost: {options.guided_alignment_cost!r} is not supported, as in Marian;"
-            " there is 'ce'"
+            " expected 'ce'"
         )
     words = options.data_weighting and options.data_weighting_type == "word"
     if options.unlikelihood_loss and not words:
@@ -62,13 +62,13 @@ def objective_of(model: Model, options: TrainOptions) -> Objective:
         "marian" if options.marian_exact else "rules",
         options.gradient_checkpointing,
         frozen_of(model, options),
-        # Batches that fill the memory would be smaller: rows of equally long sentences have no room for two.
+        # Batches that fill the memory would be smaller: a row has no room for two of equally long sentences.
         packs_recurrences=not options.mini_batch_fit,
     )
 
 
 def frozen_of(model: Model, options: Guidance) -> frozenset[str]:
-    """The embedding tables that are not trained. A shared table counts as the target's, as in Marian."""
+    """The embedding tables that are not trained. A shared table belongs to the target, as in Marian."""
     *sources, target = embedding_tables(model.options)
     fixed = {target} if options.embedding_fix_trg else set()
     if options.embedding_fix_src:

@@ -31,7 +31,7 @@ def decay_of_update(share: float, number: int, words: int, reference: int = 0) -
 
     ``max(1 - b, 1 - t / (t + 9))`` with ``b = 1 - share`` and ``t = number``: early averages follow the
     parameters closely. If the update has more than ``reference`` target words and ``reference`` is not 0,
-    ``b`` is raised to the power ``words / reference`` and ``t - 1`` is multiplied by that ratio. Options:
+    ``b`` is raised to the power ``words / reference``, and ``t - 1`` is multiplied by this ratio. Options:
     ``exponential-smoothing`` and ``mini-batch-words-ref``. Rounded as in Marian,
     ``optimizers/exponential_smoothing.cpp``.
     """
@@ -52,9 +52,9 @@ LOG_MIDDLE = math.log(4 / 3)
 class Quantization:
     """Quantizes parameters after each update and feeds the error back at the next (``quantize-bits``).
 
-    bits: per value, at least 2: ``c = 2^(bits-1) - 1`` values on each side of 0. logarithmic: use powers of
-    two (``quantize-log-based``). steps: ``quantize-optimization-steps``. biases: quantize tensors with a
-    single row too (``quantize-biases``).
+    bits: per value, at least 2, which give ``c = 2^(bits-1) - 1`` values on each side of 0. logarithmic: use
+    powers of two (``quantize-log-based``). steps: ``quantize-optimization-steps``. biases: quantize tensors
+    with a single row too (``quantize-biases``).
     Source: Aji and Heafield 2020; Marian, ``optimizers/quantizer.cpp``.
     """
 
@@ -78,7 +78,7 @@ class Quantization:
         )
 
     def __call__(self, params: Tensors, errors: Tensors) -> tuple[Tensors, Tensors]:
-        """The quantized parameters and the quantization errors, old minus new."""
+        """The quantized parameters, and the quantization errors: values before minus values after."""
         whole = {name: value + errors[name] for name, value in params.items()}
         rounded = {name: self.rounded(value) for name, value in whole.items()}
         return rounded, {name: value - rounded[name] for name, value in whole.items()}
@@ -146,7 +146,7 @@ class Scalars(NamedTuple):
     """How far the norm, or its logarithm, may exceed the average; infinite for no limit."""
 
     def packed(self) -> np.ndarray:
-        """All of them as one array, so that one transfer sends them to the device."""
+        """All numbers as one array, so that one transfer sends them to the device."""
         return np.array(self, np.float32)
 
 
@@ -164,13 +164,13 @@ class UpdateStep:
     """Computes new parameters from gradients.
 
     optimizer: clips the gradient and computes the moves. normalize_gradient: the gradient is already divided
-    by the words, so the reported norm is not. check_gradient: ``check-gradient-nan``. cost_scaling:
+    by the words, so its norm is reported as it is. check_gradient: ``check-gradient-nan``. cost_scaling:
     ``cost-scaling``. dynamic: limit the gradient's norm (``norm``) or its logarithm (``log``) by running
     statistics; empty for no limit. largest: the largest number of the compute type. frozen: parameters that
     are not trained. quantization: ``None`` to keep full precision.
 
-    With ``check_gradient``, ``cost_scaling`` or ``dynamic``, an update whose gradient is not finite is
-    skipped: it changes only the cost scale.
+    With ``check_gradient``, ``cost_scaling`` or ``dynamic``, an update whose gradient is not finite, or with
+    ``dynamic`` is 0, is skipped: it changes only the cost scale.
     """
 
     optimizer: Optimizer
@@ -184,7 +184,7 @@ class UpdateStep:
 
     @property
     def skips(self) -> bool:
-        """Whether updates are skipped whose gradient is not finite."""
+        """Whether updates with a gradient that is not finite are skipped."""
         return bool(self.check_gradient or self.cost_scaling or self.dynamic)
 
     @property
@@ -252,5 +252,5 @@ class UpdateStep:
         return DeviceState(params, moments, average, state.scale, errors)
 
     def _thawed(self, after: Tensors, before: Tensors) -> Tensors:
-        """The new values, but the old ones of frozen parameters."""
+        """The new values, except that frozen parameters keep their old ones."""
         return {name: before[name] if name in self.frozen else value for name, value in after.items()}

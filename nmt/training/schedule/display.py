@@ -33,7 +33,7 @@ class DisplayRecord(NamedTuple):
     """Since the previous line."""
     words_per_second: float
     gradient_norm: float
-    """Its moving average."""
+    """The moving average of the norm."""
     learn_rate: float
     """Of the next update."""
 
@@ -76,11 +76,11 @@ class LogicalEpoch:
 
 
 class Display:
-    """The line that Marian logs every ``--disp-freq``.
+    """The line that is logged every ``--disp-freq``, as in Marian.
 
     ``--cost-type`` selects the cost: ``ce-mean-words`` per label, ``ce-mean`` (old name ``cross-entropy``)
-    per sentence, ``perplexity`` exp of the cost per label, ``ce-sum`` per label and followed by the label
-    counts with ``--disp-label-counts``, else per update. ``--lr-report`` adds the rate of the next update.
+    per sentence, ``perplexity`` exp of the cost per label, ``ce-sum`` with ``--disp-label-counts`` per label,
+    followed by the label counts, else per update. ``--lr-report`` adds the rate of the next update.
     epoch: how epochs are counted.
     """
 

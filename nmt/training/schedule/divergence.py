@@ -39,7 +39,7 @@ class GradientNorms:
         self._window = window
 
     def add(self, state: TrainingState, norm: np.float32, updates: int) -> None:
-        """Add the norm of an update; 0 means that the update was skipped and does not count."""
+        """Add the norm of an update; 0 means that the update was skipped, and is ignored."""
         if norm == 0:
             return
         share = weight(self._window, updates)
@@ -58,7 +58,7 @@ class Divergence:
     """Compares two moving averages of the cost per label in a ``TrainingState``.
 
     Training diverges if the fast average exceeds the slow one by more than ``tolerance`` standard deviations
-    of the slow one. The first ``slow`` updates are not compared, and costs that are not finite do not count.
+    of the slow one. The first ``slow`` updates are not compared, and costs that are not finite are ignored.
 
     Parameters:
         slow, fast: the windows of the averages, in updates.
@@ -90,7 +90,7 @@ class Divergence:
     def from_words(cls, words: Sequence[str]) -> Divergence | None:
         """From the values of ``--throw-on-divergence``; None if empty, OptionError if one is not a number.
 
-        Missing values are those of the option without any.
+        Missing values are those that the option has when it is given without values.
         """
         option = "--throw-on-divergence"
         if not words:

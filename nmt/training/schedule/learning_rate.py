@@ -29,20 +29,21 @@ class LearningRate:
     square root, which applies for p > S (``--lr-decay-inv-sqrt N S``, S defaults to N); f the product of all
     decays. The rate is computed after each update for the next one; the first update has p = 0.
 
-    The warm-up restarts whenever W is over with ``--lr-warmup-cycle``, after the first update of this run,
-    resumed or not, with ``--lr-warmup-at-reload``, and after each decay with ``--lr-decay-repeat-warmup``. As
-    in Marian, a restart affects the rate only from the next update on.
+    The warm-up restarts with ``--lr-warmup-cycle`` whenever W is over; with ``--lr-warmup-at-reload`` after
+    the first update of this run, resumed or not; with ``--lr-decay-repeat-warmup`` after each decay. As in
+    Marian, a restart affects the rate only from the next update on.
 
     ``--lr-decay`` is the factor of a decay. ``--lr-decay-strategy`` says when it happens, with S the first
     value of ``--lr-decay-start``: ``epoch`` at the start of each epoch from S on; ``batches`` after update S
     and then every ``--lr-decay-freq`` updates; ``stalled`` when validation has stalled S times, 2 S times and
     so on; ``epoch+batches`` and ``epoch+stalled`` at the start of an epoch, from S on or once the number of
-    updates or stalls has reached the second value of ``--lr-decay-start``. ``--lr-decay-reset-optimizer``
-    then sets ``TrainingState.reset``.
+    updates or stalls has reached the second value of ``--lr-decay-start``. With
+    ``--lr-decay-reset-optimizer`` each decay also sets ``TrainingState.reset``.
 
-    With ``--lr-schedule`` the rate is that of a schedule of optax times f.
+    With ``--lr-schedule`` the rate is that of an optax schedule times f.
 
-    Raises OptionError for unknown units, units that differ and unknown strategies, and as ``OptaxSchedule``.
+    Raises OptionError for unknown units, units that differ and unknown strategies, and the errors of
+    ``OptaxSchedule``.
 
     Source: Marian's scheduler; the warm-up and the root are those of Vaswani et al. 2017, section 5.3.
     """
@@ -61,7 +62,7 @@ class LearningRate:
     def set(self, state: TrainingState) -> None:
         """Set the rate of the next update.
 
-        Raises OptionError if the warm-up of the state has another unit than ``--lr-warmup``.
+        Raises OptionError if the state's warm-up has another unit than ``--lr-warmup``.
         """
         decays = np.float32(state.eta_factor)
         if self._schedule is not None:

@@ -16,11 +16,11 @@ from nmt.settings.option import OptionError, options_of, shown
 from nmt.settings.training import TrainOptions
 
 BLOCK = 1024
-"""The number of rates computed at once, so that few updates wait for the device."""
+"""The number of rates computed together, so that few updates wait for the device."""
 
 
 class OptaxSchedule:
-    """The learning rate by ``--lr-schedule`` and ``--lr-schedule-params``.
+    """The learning rate of ``--lr-schedule`` and ``--lr-schedule-params``.
 
     Raises OptionError for unknown names, parameters that do not fit, and options that the schedule replaces.
     """
@@ -61,7 +61,7 @@ class OptaxSchedule:
         return np.float32(rate)
 
     def _vectorized(self, make: Callable[[], Any]) -> Any:
-        """The schedule that ``make`` makes, as a program for a block of numbers of updates."""
+        """The schedule that ``make`` returns, as a program for a block of update numbers."""
 
         def rates(counts: Any) -> Any:
             schedule = make()

@@ -22,7 +22,7 @@ from nmt.training.update import UpdateResult
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT = 2
-"""The number of concurrent updates: the device computes one while the next is queued. More would not be
+"""The number of updates in flight: the device computes one while the next is queued. More would not be
 faster, but would hold memory and delay the reaction to signals."""
 
 
@@ -32,24 +32,24 @@ class _Pending(NamedTuple):
     result: UpdateResult
     number: int
     throw: bool
-    """Whether it reached the progress at which a diagnostic divergence is raised."""
+    """Whether the update reached the progress at which a diagnostic divergence is raised."""
 
 
 class Scheduler:
     """Tracks training in a ``TrainingState``, as Marian's scheduler does.
 
     Counts and the learning rate do not depend on results of the device, so one update can be queued while the
-    one before is computed: ``update`` returns once all updates before it are done. Log lines, validation and
+    previous one is computed: ``update`` returns once all earlier updates are done. Log lines, validation and
     checkpoints wait for the queued update, too. Costs and norms are summed in order in float32, so the sums
     do not depend on when they are fetched. The first cost that is not finite is logged as a warning.
 
     Parameters:
-        options: with ``no-restore-corpus`` the counts of the epoch and of the next log line are reset. Data
-            that can be read only once (``--tsv`` from standard input) end training with the first epoch.
+        options: with ``no-restore-corpus`` the counts of the epoch and of the next log line are reset. If the
+            data can be read only once (``--tsv`` from standard input), training ends with the first epoch.
         state: updated in place. If it was read from a file, its learning rate stays until after the first
             update.
-        stalled: the number of stalled validations of a state, by ``--early-stopping-on``; None without
-            validation.
+        stalled: returns a state's number of stalled validations, as ``--early-stopping-on`` defines it; None
+            without validation.
         clock: seconds, for the speed in the log.
         on_display: called with the figures of each log line; may be set later.
 
@@ -104,7 +104,7 @@ class Scheduler:
     def batch_size_multiplier(self) -> float:
         """The size of the next update as a fraction of its full size.
 
-        ``min(1, p / W)`` after p updates or epochs with W of ``--mini-batch-warmup``, or the square root of
+        ``min(1, p / W)`` after p updates or epochs, where W is ``--mini-batch-warmup``, or the square root of
         that if W counts target words.
         """
         n, unit = self._mini_batch_warmup
@@ -114,7 +114,7 @@ class Scheduler:
         return min(1.0, math.sqrt(done) if unit is Unit.LABELS else done)
 
     def started(self) -> None:
-        """Log that training starts; the time of the first line counts from now."""
+        """Log that training starts, and measure the time of the first line from now on."""
         self._since = self._clock()
         if self._divergence:
             self._divergence.announce()
@@ -134,7 +134,7 @@ class Scheduler:
         return not self._ended and not self._stopping.reached(self.state, stalled)
 
     def update(self, result: UpdateResult) -> None:
-        """Count an update, set the learning rate of the next, and log a line if due.
+        """Count an update, set the learning rate of the next one, and log a line if due.
 
         Waits until fewer than ``IN_FLIGHT`` updates are pending. Raises DivergenceError for this update or a
         pending one.
@@ -186,8 +186,8 @@ class Scheduler:
             return
         self._warned = True
         logger.warning(
-            "[scheduler] The cost of update %d is %s; further ones are not warned of. Unless such updates "
-            "are skipped (--check-gradient-nan, --cost-scaling), parameters are of no use from now on",
+            "[scheduler] The cost of update %d is %s; this is the only warning. Unless such updates are "
+            "skipped (--check-gradient-nan, --cost-scaling), parameters are useless from now on",
             update,
             cost,
         )

@@ -72,7 +72,8 @@ def period(text: str, option: str) -> Progress:
 
 
 _TOTALS = {Unit.LABELS: "labels_total", Unit.UPDATES: "batches", Unit.EPOCHS: "epochs"}
-"""The field of ``TrainingState`` that counts each unit; ``prev_`` before it: the count before the update."""
+"""The field of ``TrainingState`` that counts each unit; with the prefix ``prev_``: the count before the last
+update."""
 
 
 @dataclass
@@ -93,13 +94,13 @@ class TrainingState:
     labels_total: int = 0
     """Target words since training began."""
     prev_labels_total: int = 0
-    """This and the next two: the totals before the last update."""
+    """This field and the next two: the totals before the last update."""
     prev_batches: int = 0
     prev_epochs: int = 0
     stalled: int = 0
     """The number of stalled validations when validation last stalled."""
     stalled_max: int = 0
-    """How often that number reached a new maximum."""
+    """How often the number of stalled validations reached a new maximum."""
     validator: str = ""
     """The kind of the first validator."""
     validators: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class TrainingState:
     warmup_start: Progress = NEVER
     """The progress at which the warm-up of the learning rate began."""
     cost_sum: float = 0.0
-    """This and the next four: since the last log line."""
+    """This field and the next four: sums since the last log line."""
     cost_count: float = 0.0
     disp_updates: int = 0
     disp_samples: int = 0
@@ -132,9 +133,9 @@ class TrainingState:
     extra: dict[str, str] = field(default_factory=dict)
     """Other keys of the file, which Marian ignores."""
     loaded: bool = False
-    """Whether no update was made since the state was read. Not in the file."""
+    """Whether the state was read and no update has been made since. Not in the file."""
     validated: bool = False
-    """Whether the model was validated since the last update. Not in the file."""
+    """Whether the model has been validated since the last update. Not in the file."""
 
     def progress_in(self, unit: Unit) -> int:
         """The total so far in a unit."""

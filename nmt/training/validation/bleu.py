@@ -22,7 +22,7 @@ BETA_SQUARE = np.float32(4)
 
 
 class NGramCounts:
-    """Counts n-grams of 1 to ``order`` segments over pairs of a hypothesis and its reference.
+    """Counts n-grams of 1 to ``order`` segments over pairs of hypothesis and reference.
 
     Attributes, each float64 ``[order]``:
         matches: n-grams of hypotheses found in their references, clipped to the count there.
@@ -34,7 +34,7 @@ class NGramCounts:
         self.matches, self.hypotheses, self.references = np.zeros((3, order))
 
     def add(self, hypothesis: Sequence[Any], reference: Sequence[Any]) -> None:
-        """Count a pair of tuples, or of strings, whose segments are their characters."""
+        """Count a pair of tuples, or of strings, whose characters are the segments."""
         for n in range(1, self.order + 1):
             ours, theirs = _ngrams(hypothesis, n), _ngrams(reference, n)
             self.matches[n - 1] += (ours & theirs).total()
@@ -165,13 +165,13 @@ class TextMetric(Metric):
     """``bleu`` (``bleu-detok`` is the same), ``bleu-segmented`` and ``chrf``; higher is better.
 
     The references are the targets as the model reads them: cut to ``--valid-max-length``, with ``<unk>`` for
-    unknown words. With a SentencePiece vocabulary ``bleu`` compares words after sacreBLEU's tokenization,
-    with Chinese, Japanese and Thai characters split; with other vocabularies it compares their words.
-    ``bleu-segmented`` compares words or pieces as they are, including ``</s>`` of the translations. ``chrf``
-    compares characters other than spaces.
+    unknown words. With a SentencePiece or factored vocabulary ``bleu`` compares words after sacreBLEU's
+    tokenization, with Chinese, Japanese and Thai characters split; with other vocabularies it compares their
+    words. ``bleu-segmented`` compares words or pieces as they are, including ``</s>`` of the translations.
+    ``chrf`` compares characters other than spaces.
 
     vocab: of the target. quiet: do not log a sample of the segments (``--quiet-validation``).
-    announcements: the lines logged before.
+    announcements: remembers what has been logged already.
 
     Source: Marian, ``--valid-metrics``. The numbers equal sacreBLEU's for the same segments, except ``chrf``
     with references of fewer than six characters, where sacreBLEU omits the longer n-grams of the translation.
@@ -207,7 +207,7 @@ class TextMetric(Metric):
         return counts.chrf() if self.kind == "chrf" else counts.bleu()
 
     def segments(self, ids: Sequence[int]) -> Sequence[str]:
-        """The segments of the words ``ids`` to compare."""
+        """The segments of the words ``ids``, as they are compared."""
         factored = isinstance(self.vocab, FactoredVocab)
         text = self.vocab.surface(ids) if isinstance(self.vocab, FactoredVocab) else self.vocab.decode(ids)
         name = type(self.vocab).__name__

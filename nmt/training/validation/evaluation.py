@@ -105,15 +105,15 @@ class Cost(NamedTuple):
     """Target words, ``</s>`` included."""
     sentences: int
     correct: int = 0
-    """Target words that are the most probable ones, given the words before them; 0 if not asked for."""
+    """Target words that are the most probable ones, given the words before them; 0 if not counted."""
 
 
 class Evaluation:
-    """One validation; its results are computed on demand, and once.
+    """One validation; each result is computed on demand, once.
 
     model: with the parameters to evaluate. service: translates with it. quiet: do not log translations
     (``--quiet-translation``). accuracy: count the correct words, too. save_dev: saves the model for a script.
-    stopped: once it returns True, what is computed raises ``Stopped``.
+    stopped: once it returns True, any computation raises ``Stopped``.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Evaluation:
         self._translations: list[Translation] | None = None
 
     def _heed_stop(self) -> None:
-        """``Stopped`` if this evaluation is to end."""
+        """Raise ``Stopped`` if this evaluation must end."""
         if self.stopped():
             raise Stopped
 

@@ -34,7 +34,7 @@ valid_log = _Marked(logging.getLogger(VALID), {})
 
 
 class Announcements:
-    """Remembers which lines were logged, to log each of them once."""
+    """Remembers which lines were logged, so that each is logged once."""
 
     def __init__(self) -> None:
         self._made: set[str] = set()
@@ -113,7 +113,7 @@ class CrossEntropy(Metric):
     - ``ce-sum``: ``C``;
     - ``cross-entropy`` and ``ce-mean``: ``C`` divided by the number of sentences;
     - ``ce-mean-words``: ``C`` divided by the number of target words;
-    - ``perplexity``: ``exp`` of that.
+    - ``perplexity``: ``exp`` of ``ce-mean-words``.
 
     Without dropout, label smoothing and data weighting. Source: Marian, ``--valid-metrics``.
     """
@@ -149,9 +149,9 @@ class Accuracy(Metric):
 
 _NUMBER = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)\b)", re.IGNORECASE)
 POLL_SECONDS = 0.2
-"""How often a program is left to itself, to see whether it shall stop."""
+"""How often to check whether a running program must be stopped."""
 TERMINATION_SECONDS = 2.0
-"""How long a program may take to end itself."""
+"""How long a program may take to exit after SIGTERM."""
 _PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 
 
@@ -174,7 +174,7 @@ class Script:
         """The number at the start of the program's output; ``path``, if any, is its last argument.
 
         0 if there is no number, as in Marian; this and a nonzero exit status are logged. Once ``stopped``
-        returns True, the program is ended: ``Stopped``.
+        returns True, the program is terminated, and ``Stopped`` is raised.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
         with subprocess.Popen(
@@ -192,14 +192,14 @@ class Script:
 
 
 def _output(program: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> bytes:
-    """What a program writes until its end; on any error, and on ``Stopped``, it is terminated, with all that
-    it has started: it is a shell, and no scorer."""
+    """All that a program writes; on any error, and on ``Stopped``, it is terminated together with all that it
+    has started, because it is a shell, not the scorer itself."""
     output: bytes | None = None
     try:
         while output is None and not stopped():
             with suppress(subprocess.TimeoutExpired):
                 output, _ = program.communicate(timeout=POLL_SECONDS)
-        if output is None or stopped():  # a signal to all may have ended the program, too
+        if output is None or stopped():  # a signal to all processes may have ended the program, too
             raise Stopped
         return output
     except BaseException:
@@ -214,7 +214,7 @@ def _output(program: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> by
 class ScriptMetric(Metric):
     """``valid-script``: a program's score of the model; higher is better.
 
-    The model is saved for it as ``<model>.dev.npz``; no argument names it.
+    The model is saved for the program as ``<model>.dev.npz``; no argument names the file.
     """
 
     def __init__(self, kind: str, epsilon: float, script: Script) -> None:
@@ -264,8 +264,8 @@ class OutputName:
 class TranslationMetric(Metric):
     """``translation``: a program's score of the file of translations; higher is better.
 
-    Without a program the set is still translated, but has no value. folder: of the file if ``output`` is
-    empty (``--tempdir``).
+    Without a program the set is still translated, but the metric has no value. folder: for the file if
+    ``output`` is empty (``--tempdir``).
     """
 
     def __init__(

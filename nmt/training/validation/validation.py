@@ -1,4 +1,4 @@
-"""``Validation``: evaluates the model in training by every metric."""
+"""``Validation``: evaluates the model in training with every metric."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def stalled_on(options: TrainOptions, state: TrainingState, kinds: Sequence[str]
 
 
 def check_validation(options: TrainOptions) -> None:
-    """Raise the errors of validation that are known without vocabularies: OptionError for invalid options,
+    """Raise the errors of validation that can be found without vocabularies: OptionError for invalid options,
     OSError for an unreadable file."""
     if not is_wanted(options):
         return
@@ -102,7 +102,7 @@ def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
 
 
 def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
-    """Check the metrics and their options; the script and the output name that they share."""
+    """Check the metrics and their options; return the script and the output name that they share."""
     kinds = options.valid_metrics
     if not kinds:
         raise OptionError("--valid-metrics: at least one metric is needed, got none")
@@ -128,7 +128,7 @@ class Validation:
 
     vocabs: of the model's sources and its target. data: the validation set; empty if no metric needs it.
 
-    Only the parameters change between runs: programs are compiled once for each shape.
+    Only the parameters change between runs, so programs are compiled once for each shape.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Validation:
         self.options, self.model_options = options, model_options
         self.vocabs, self.metrics, self.data = tuple(vocabs), tuple(metrics), data
         self.latest: dict[str, float] = {}
-        """The values of the last run by kind, float32; only existing values."""
+        """The values of the last run by kind, float32; metrics without a value are missing."""
         self._epoch = LogicalEpoch(options.logical_epoch)
         self._model: Model | None = None
 
@@ -150,7 +150,7 @@ class Validation:
     def from_options(
         cls, options: TrainOptions, model_options: ModelOptions, vocabs: Sequence[Vocab]
     ) -> Validation | None:
-        """The validation of the options; None unless ``is_wanted``.
+        """The validation that the options ask for; None unless ``is_wanted``.
 
         OptionError for an invalid value, and the errors of ``ValidationSet.read``.
         """
@@ -183,13 +183,13 @@ class Validation:
         save_dev: Callable[[], None],
         stopped: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Evaluate ``params`` by every metric, log the values, and store them in ``state.validators``.
+        """Evaluate ``params`` with every metric, log the values, and store them in ``state.validators``.
 
         params: to validate; the smoothed ones with smoothing.
         save_best: saves them as the best by the given metric; called with ``keep_best`` for each new best
-            value, before ``state`` has it.
+            value, before the value is in ``state``.
         save_dev: saves them as ``<model>.dev.npz``, for ``valid-script``.
-        stopped: once it returns True, the validation ends soon: ``Stopped``, and ``state`` is as before.
+        stopped: once it returns True, ``Stopped`` is soon raised, and ``state`` is as before.
 
         Returns the number of stalled validations, see ``stalled``.
         """

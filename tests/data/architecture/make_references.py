@@ -1,7 +1,7 @@
-"""What Marian's models consist of before they learn: run from the repository as
+"""The parameters of Marian's models before training: run from the repository as
 ``PYTHONPATH=. python tests/data/architecture/make_references.py FOLDER``, with ``pymarian`` on the path.
 
-Each model is trained for one update with the learning rate 0, in a folder of its own in FOLDER.
+Marian trains each model for one update at learning rate 0, in a subfolder of FOLDER.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ relu-layer-normalization sru-decoder ssru-decoder transformer process-rms-pre de
 depth-scaling-rnn depth-scaling-aan depth-scaling-tied depth-scaling-pool new-depth-scaling
 transformer-new-positions
 """.split()
-"""The rows whose first values are compared."""
+"""The rows whose initial values are compared."""
 
 
 def rows() -> list[Row]:
-    """The rows of the matrix and some more, with vocabularies of as many different sizes as there may be."""
+    """The rows of the matrix and some more; their vocabularies differ in size wherever they may."""
     further = (HERE / "further_rows.txt").read_text(encoding="utf-8")
     lines = [line.split(": ", 1) for line in further.splitlines()]
     every = [*ROWS, *(Row(name, options) for name, options in lines)]
@@ -67,7 +67,7 @@ def trained(row: Row, texts: Path, folder: Path) -> dict[str, np.ndarray] | None
 
 
 def options_of(row: Row, items: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The options in a model that are not Marian's defaults."""
+    """The options in a model that differ from Marian's defaults."""
     said = yaml.safe_load(model_yml(items) or "")
     defaults = ModelOptions()
     options = {
@@ -106,7 +106,7 @@ def main(folder: Path) -> None:
 
 
 def ranges(numbers: Any) -> str:
-    """Numbers as text: "0-3 5"."""
+    """Numbers as text, such as "0-3 5"."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -117,7 +117,7 @@ def ranges(numbers: Any) -> str:
 
 
 def extremes(array: np.ndarray) -> float | list[float]:
-    """The largest magnitude of numbers on both sides of 0; of others the least and the greatest, if any."""
+    """The largest magnitude if any number is negative, else the least and the greatest number, if any."""
     if not array.size:
         return []
     low, high = float(array.min()), float(array.max())
@@ -125,7 +125,7 @@ def extremes(array: np.ndarray) -> float | list[float]:
 
 
 def write(name: str, value: dict[str, Any]) -> None:
-    """Write JSON with a line for each entry of the innermost but one maps and lists."""
+    """Write JSON with a line for each entry of the second innermost maps and lists."""
     text = json.dumps(value, separators=(",", ":"))
     (HERE / name).write_text(re.sub(r'(?<=[}\]"]),(?=")', ",\n", text) + "\n", encoding="utf-8")
 

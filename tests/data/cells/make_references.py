@@ -1,4 +1,4 @@
-"""Lets Marian score the models of ``tests/cell_models.py``: the files beside this one.
+"""Makes the files in this folder: Marian's scores of the models of ``tests/helpers/cell_models.py``.
 
 PYTHONPATH=../../.. python make_references.py      (needs the command ``pymarian``; made with 1.12.42)
 """

@@ -1,10 +1,10 @@
-"""Checks that Marian goes on from our checkpoints as from its own.
+"""Checks that Marian resumes from our checkpoints as from its own.
 
     python check_with_marian.py         (needs the command ``pymarian``; all were equal with 1.12.42)
 
-Each checkpoint beside this file is loaded and saved by us. Marian trains three more updates from the one and
-from the other: costs and norms in its log, and the files that it leaves, are the same, but for the padding
-between parameters, in which Marian leaves what was in its memory.
+We load and save each checkpoint in this folder. Marian trains three more updates from its own and from ours:
+costs and norms in its log and the files that it writes are the same, except for the padding between
+parameters, which Marian leaves uninitialized.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def loaded(folder: Path) -> tuple[dict[str, Any], Checkpoint]:
 
 
 def trained_on(folder: Path) -> tuple[list[str], list[bytes]]:
-    """What Marian logs, and the files that it leaves."""
+    """What Marian logs, and the files that it writes."""
     command = ["pymarian", "train", "-m", "model.npz", "-c", "model.npz.yml", "--after", "6u"]
     log = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stderr
     costs = re.findall(r"Cost .* after \S+ :|gNorm .*|\[warn\].*", log)

@@ -1,11 +1,11 @@
-"""Lets Marian train for a few updates: the files beside this one.
+"""Makes the files in this folder: Marian trains for a few updates.
 
     python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-Each folder is the whole checkpoint of a tiny model after three updates. The padding between parameters in
-the optimizer's file, where Marian leaves what was in its memory, is zero here. ``vectors.npz`` has the
-embeddings of models that begin with ``words.vec`` and are not trained, as they are and normalized;
-``joint.yml`` is a vocabulary of both texts, of nine words at most.
+Each folder is the whole checkpoint of a tiny model after three updates. In the optimizer's file, the padding
+between parameters, which Marian leaves uninitialized, is set to zero. ``vectors.npz`` has the embeddings of
+untrained models that start from ``words.vec``, as they are and normalized; ``joint.yml`` is a vocabulary of
+both texts, of nine words at most.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Lets HuggingFace make checkpoints, and score and translate with ours: for ``make_references.sh``.
+"""For ``make_references.sh``: HuggingFace makes checkpoints, and scores and translates with ours.
 
     python make_checkpoints.py FOLDER        (needs torch, transformers, safetensors)
 
 Random checkpoints go to ``hf-*``, as ``save_pretrained`` writes them; what HuggingFace computes goes to
 ``references.json``. FOLDER gets the random checkpoints as Marian's models, with texts and vocabularies for
-Marian to score. Positions are Marian's in all that is computed, and so is the epsilon of layer norms, but
-in what is called "as it is", where it is PyTorch's.
+Marian to score. All results are computed with Marian's positions and, unless they are called "as it is", with
+Marian's epsilon in layer norms; "as it is" means PyTorch's epsilon.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def random_checkpoint(name: str) -> MarianMTModel:
 
 
 def use_marian(model: MarianMTModel, epsilon: float) -> None:
-    """Marian's positions, and ``epsilon`` in layer norms."""
+    """Give the model Marian's positions, and ``epsilon`` in its layer norms."""
     for side in (model.model.encoder, model.model.decoder):
         table = side.embed_positions.weight
         table.data = torch.tensor(marian_positions(*table.shape))
@@ -78,7 +78,7 @@ def use_marian(model: MarianMTModel, epsilon: float) -> None:
 
 @torch.no_grad()
 def scores(model: MarianMTModel, pairs: Any, words: int) -> list[list[float]]:
-    """Log-probabilities of target words among the first ``words`` words."""
+    """Log-probabilities of the target words, normalized over the first ``words`` words."""
     found = []
     for source, target in pairs:
         labels = torch.tensor([target])
@@ -115,7 +115,7 @@ def from_marian(name: str) -> dict[str, Any]:
 
 
 def to_marian(name: str, work: Path) -> dict[str, Any]:
-    """What HuggingFace computes with a checkpoint of its own; FOLDER gets what Marian needs for the same."""
+    """What HuggingFace computes with a random checkpoint; ``work`` gets what Marian needs to do the same."""
     model = random_checkpoint(name)
     folder = HERE / name
     model.save_pretrained(folder)
@@ -136,7 +136,7 @@ def to_marian(name: str, work: Path) -> dict[str, Any]:
 
 
 def write_small_files() -> None:
-    """Files of a few arrays, for the readers."""
+    """Write files of a few arrays, for tests of the readers."""
     kinds = "f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8".split()
     arrays = {
         f"{kind} \u00e9": np.arange(i, i + 6).reshape(2, 3).astype(kind) for i, kind in enumerate(kinds)

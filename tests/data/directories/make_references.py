@@ -2,8 +2,8 @@
 
     python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-The texts are number words, as of ``nmt.numbers``. What stands in ``raw.txt`` is normalized by hand in
-``normalized.txt``; Marian gets the latter, split by SentencePiece, with the language token before it.
+The texts are the number words of ``nmt.numbers``. ``normalized.txt`` is ``raw.txt``, normalized by hand;
+Marian gets its lines split by SentencePiece, each after its language token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SINGLY = "--mini-batch 1 --maxi-batch 1 --cpu-threads 1 -w 200 --quiet".split()
 SHAPE = """--type transformer --transformer-dim-ffn 64 --transformer-heads 4 --enc-depth 1
     --tied-embeddings-all --learn-rate 0.004 --lr-warmup 200 --mini-batch 64 --maxi-batch 10
     --seed 5 --cpu-threads 2 -w 400 --quiet""".split()
-# Where rows are no multiple of 64, Marian crashes on models of type intgemm8 (on processors with AVX-512).
+# Marian crashes on intgemm8 models whose rows are no multiple of 64 (on processors with AVX-512).
 STUDENT = """--dim-emb 64 --dec-depth 2 --transformer-decoder-autoreg rnn --dec-cell ssru
     --transformer-tied-layers 1 1 --after-batches 2000""".split()
 TEACHER = "--dim-emb 32 --dec-depth 1 --after-batches 3000".split()
@@ -53,7 +53,7 @@ def sentences() -> list[tuple[str, str]]:
 
 
 def learn_pieces(path: Path, lines: list[str], size: int) -> SentencePieceProcessor:
-    """A SentencePiece model with Marian's ids, without a normalizer, which is most of its bytes."""
+    """A SentencePiece model with Marian's ids; it has no normalizer, which would be most of its bytes."""
     with path.open("wb") as stream:
         SentencePieceTrainer.Train(
             sentence_iterator=iter(lines),
@@ -94,7 +94,7 @@ def make_opus(pairs: list[tuple[str, str]], work: Path) -> None:
     train = f"-t source target -v {vocab.name} {vocab.name} -m {MODEL}".split()
     marian("train", *train, *SHAPE, *TEACHER, cwd=work)
     shutil.copy(work / MODEL, OPUS)
-    # OPUS-MT edits the file that training writes; this is what is left in its packages.
+    # OPUS-MT edits the file that training writes; its packages have these lines.
     (OPUS / "decoder.yml").write_text(
         f"relative-paths: true\nmodels:\n  - {MODEL}\nvocabs:\n  - {vocab.name}\n  - {vocab.name}\n"
         "beam-size: 6\nnormalize: 1\nword-penalty: 0\nmini-batch: 1\nmaxi-batch: 1\nmaxi-batch-sort: none\n"

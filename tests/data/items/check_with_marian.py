@@ -1,10 +1,10 @@
-"""Checks that Marian translates from the files that we write as from its own.
+"""Checks that Marian translates with the files that we write as with its own.
 
     python check_with_marian.py [FOLDER]        (needs the command ``pymarian``; all were equal with 1.12.42)
 
-Each model is loaded, saved as ``.npz`` and as ``.bin``, and loaded and saved again the other way round;
-Marian prints the same n-best lists and scores of words from all four as from the model itself. FOLDER holds
-the Europarl models, as the tests' ``MGRAPH_FIXTURES`` does.
+We load each model and save it as ``.npz`` and as ``.bin``, then load each of these and save it in the other
+format. With all four files Marian prints the same n-best lists and word scores as with the model itself.
+FOLDER holds the Europarl models, as the tests' ``MGRAPH_FIXTURES`` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHIPPED = DATA.parent.parent / "nmt" / "numbers" / "model"
 
 
 def saved(model: Path, folder: Path) -> Iterator[Path]:
-    """The model's parameters as each of our ways of writing and reading leaves them."""
+    """The model's parameters after each of our ways of reading and writing them."""
     for name, source in (
         ("first.npz", model),
         ("first.bin", model),

@@ -1,10 +1,10 @@
-"""Lets Marian convert models to ``.bin``: the files beside this one.
+"""Makes the files in this folder: Marian converts models to ``.bin``.
 
     python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-``model.bin`` is ``model.npz``, ``quantized.TYPE.bin`` is ``quantized.npz`` by ``convert --gemm-type TYPE``.
-Marian quantizes what is called ``..._W`` or ``..._W?``. Sizes are multiples of 16: Marian garbles other
-matrices.
+``model.bin`` is made from ``model.npz``; ``convert --gemm-type TYPE`` makes ``quantized.TYPE.bin`` from
+``quantized.npz``. Marian quantizes parameters named ``..._W`` or ``..._W?``. Sizes are multiples of 16,
+because Marian garbles other matrices.
 """
 
 from __future__ import annotations

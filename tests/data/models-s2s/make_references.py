@@ -1,6 +1,6 @@
-"""Lets Marian train the models of this folder and score their own training lines: the files beside this one.
+"""Makes the files in this folder: Marian trains models and scores their training lines.
 
-python make_references.py      (needs the commands ``pymarian`` and numpy; made with pymarian 1.12.42)
+python make_references.py      (needs the command ``pymarian`` and numpy; made with pymarian 1.12.42)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def score(model: Path, vocabs: tuple[str, ...], *arguments: str) -> bytes:
 
 
 def as_nematus_saves(model: Path, path: Path) -> None:
-    """The same parameters as Nematus saves them: rows with one axis, its own items, no configuration."""
+    """Save the parameters as Nematus does: rows as vectors, items of its own, no configuration."""
     items = dict(np.load(model))
     del items["special:model.yml"]
     items["ff_logit_W"] = np.ascontiguousarray(items.pop("decoder_ff_logit_l2_Wt").T)

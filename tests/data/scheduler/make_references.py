@@ -1,6 +1,6 @@
-"""Lets Marian train a tiny model with each row of options: the files beside this one (see README.md).
+"""Makes the files in this folder: Marian trains a tiny model with each row of options (see README.md).
 
-python make_references.py [ROW ...]      (needs the commands ``pymarian``; made with 1.12.42)
+python make_references.py [ROW ...]      (needs the command ``pymarian``; made with 1.12.42)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MODEL = (
     "--overwrite-checkpoint false"
 )
 MEASURED = "--cost-type ce-sum --disp-label-counts false --disp-freq 1 --gradient-norm-average-window 1"
-"""With this each cost and norm can be read from the log and the checkpoints."""
+"""With these options each cost and norm can be read from the log and the checkpoints."""
 SHOWN_ONLY = (*MEASURED.split()[::2], "--disp-first", "--throw-on-divergence")
-"""What changes nothing of the training but when it is given up."""
+"""Options that change nothing in the training except when it is given up."""
 STATE = ("eta", "eta-factor", "warmup-start", "reset", "gradient-norm-avg", "gradient-norm-var")
 LOG_STATE = ("log-gradient-norm-avg", "log-gradient-norm-var", "cost-sum", "cost-count")
 LOSS_STATE = ("loss-avg-slow", "loss-avg-fast", "loss-var-slow")
@@ -84,7 +84,7 @@ class Run(NamedTuple):
 
 
 def options(words: list[str]) -> dict[str, list[str]]:
-    """Command-line words by the name of the option."""
+    """Command-line words by option name."""
     found: dict[str, list[str]] = {}
     for word in words:
         if word.startswith("--") or re.fullmatch("-[a-z]", word):
@@ -95,7 +95,7 @@ def options(words: list[str]) -> dict[str, list[str]]:
 
 
 def train(folder: Path, row: str, more: str = "") -> Run:
-    """Train in a folder, where a model may be; what comes later in the words replaces what came before."""
+    """Train in a folder, which may have a model; options in ``more`` replace those in ``row``."""
     merged = options(MODEL.split()) | options(row.split()) | options(more.split())
     log = folder / "log.txt"
     log.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def train(folder: Path, row: str, more: str = "") -> Run:
 
 
 def measures(run: Run, before: dict[str, str] | None) -> dict[int, str]:
-    """By update the event that it is: sentences, words, batches, cost, norm of the gradient."""
+    """The event of each update: sentences, words, batches, cost, norm of the gradient."""
     costs = {
         int(m[1]): m[2] for line in run.lines if (m := re.match(r"Ep\. .* Up\. (\d+) .* Cost (\S+) ", line))
     }
@@ -132,7 +132,7 @@ def measures(run: Run, before: dict[str, str] | None) -> dict[int, str]:
 
 
 def events(shown: Run, updates: dict[int, str]) -> list[str]:
-    """What happened, each event followed by what Marian logged of it (>) and the state it saved (=)."""
+    """The events, each followed by what Marian logged about it (>) and the state that it saved (=)."""
     start = next(i for i, line in enumerate(shown.lines) if line == "Training started")
     found: list[str] = []
     pending: list[str] = []
@@ -163,7 +163,7 @@ def events(shown: Run, updates: dict[int, str]) -> list[str]:
 
 
 def make(name: str, row: str) -> None:
-    """Write NAME.txt; for the row that resumes, NAME.progress.yml too, with which it begins."""
+    """Write NAME.txt; for the row that resumes, also NAME.progress.yml, from which it resumes."""
     trained = {option: words for option, words in options(row.split()).items() if option not in SHOWN_ONLY}
     measured = (
         " ".join(word for option, words in trained.items() for word in (option, *words)) + " " + MEASURED

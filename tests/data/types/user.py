@@ -1,4 +1,4 @@
-"""A user's script. Checkers of types report the lines marked ``# wrong`` and no others."""
+"""A user's script. Type checkers report the lines marked ``# wrong`` and no others."""
 
 from __future__ import annotations
 

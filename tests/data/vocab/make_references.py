@@ -3,11 +3,11 @@ files.
 
     python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-How Marian reads a word is seen through ``score --word-scores``: the model has no weights but an
-output bias of -STEP * id, so that the score of a word tells its id. What Marian prints for an id
-is seen through ``decode --force-decode``, with pieces as the forced translation. ``corpus.txt`` holds
-words that YAML would turn into something else, or that break lines, words or decoders elsewhere.
-Bytes stand in the JSON file as the characters U+0000 to U+00FF.
+``score --word-scores`` shows how Marian reads a word: all weights of the model are zero except an
+output bias of -STEP * id, so the score of a word tells its id. ``decode --force-decode``, with pieces as
+the forced translation, shows what Marian prints for an id. ``corpus.txt`` has words that YAML would turn
+into something else, or that break lines, words or decoders elsewhere.
+The JSON file has bytes as the characters U+0000 to U+00FF.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SPELT = (
 NO_SPM = ("--no-spm-encode", "--no-spm-decode")
 PLAIN = ("the sea", "  she  sells é", "shore")
 PIECES = ("▁the ▁se a", "▁the  <unk> zz ll", "▁ \xe9 s", "the sea")
-# Words that come often, equally often, and look like the special ones; then what YAML must quote, or cannot.
+# Words that are frequent, equally frequent, or like special ones; then words that YAML must or cannot quote.
 COUNTED = (
     b"the sea the a  sea the \nb a c </s> </s> </s> <unk> x: :x - -- ? #a a#b \t a\tb\n\n",
     b"caf\xe9 \xe9: \xff: \xc2: \x7f: \x0c: \r \r: \x00 \xc2\x85 \xef\xbb\xbfz \xef\xbf\xbf: \xed\xa0\x80:\n",
@@ -57,7 +57,7 @@ def marian(*words: str, text: bytes = b"", cwd: str | None = None) -> subprocess
 
 
 def biased_model(path: Path, dim: int) -> None:
-    """The smallest model, with ``dim`` target words whose log-probabilities fall by STEP."""
+    """Write the smallest model with ``dim`` target words, whose log-probabilities fall by STEP."""
     items = {
         name: np.zeros_like(array) for name, array in read_npz(HERE.parent / "items" / "model.npz").items()
     }
@@ -71,7 +71,7 @@ def biased_model(path: Path, dim: int) -> None:
 def with_model(
     command: str, vocab: bytes | Path, ending: str, lines: list[bytes], dim: int, *words: str
 ) -> Any:
-    """Runs ``score`` or ``decode`` on ``lines`` as the target side."""
+    """Run ``score`` or ``decode`` on ``lines`` as the target side."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         if isinstance(vocab, bytes):
@@ -98,7 +98,7 @@ def ids(vocab: bytes | Path, ending: str, lines: list[bytes], dim: int) -> list[
 
 
 def texts(vocab: Path, lines: list[bytes], dim: int, *options: str) -> list[bytes]:
-    """What Marian prints for each line, of pieces with ``--no-spm-encode``."""
+    """What Marian prints for each line; the lines are pieces if ``--no-spm-encode`` is given."""
     words = ("--force-decode", "--allow-unk", "--allow-special", "-b", "1", "--max-length-factor", "50")
     return with_model("decode", vocab, "spm", lines, dim, *words, *options).stdout.split(b"\n")[:-1]
 
@@ -113,12 +113,12 @@ def created() -> list[dict[str, Any]]:
 
 
 def train_pieces(path: Path, size: int, *options: str) -> None:
-    """A SentencePiece model as Marian trains it, without a normalizer, which is most of its bytes."""
+    """Make Marian train a SentencePiece model without a normalizer, which would be most of its bytes."""
     words = WORDS.split()
     lines = (" ".join(words[(i * j + j) % len(words)] for j in range(1, 9)) + "\n" for i in range(400))
     sizes = f"--dim-vocabs {size} {size} --type s2s --dim-emb 2 --dim-rnn 2 --after-batches 1 --mini-batch 2"
     spm = " ".join(["--normalization_rule_name=identity", *options])
-    # The .spm file names the files that it came from: short names keep it free of this machine's.
+    # The .spm file names the files that it was made from: short names keep this machine's paths out of it.
     files = f"-m model.npz -t text text -v {path.name} {path.name} --tempdir ."
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "text").write_text("".join(lines))
@@ -129,7 +129,7 @@ def train_pieces(path: Path, size: int, *options: str) -> None:
 
 
 def pieces_references(name: str, size: int, *options: str) -> dict[str, Any]:
-    if not (HERE / name).exists():  # SentencePiece learns other pieces each time
+    if not (HERE / name).exists():  # SentencePiece learns different pieces each time
         train_pieces(HERE / name, size, *options)
     lines = [line.encode() if isinstance(line, str) else line for line in LINES]
     spelt = [line.encode() for line in SPELT if "byte" in name or "<0x" not in line]

@@ -51,7 +51,7 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def block(p: dict[str, Any], x: Any) -> Any:
-    """A transformer block in the words of jax.nn."""
+    """A transformer block written with jax.nn."""
     y = layer_norm(x, p["gain1"], p["bias1"])
     q, k, v = (jnp.einsum("btd,dhe->bthe", y, p[name]) for name in ("q", "k", "v"))
     y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
@@ -99,7 +99,7 @@ def indexed(table: Any, ids: Any, other: Any) -> Any:
 
 
 def many(x: Any, y: Any) -> Any:
-    """A walk through elementwise primitives, with numbers on either side."""
+    """Many elementwise primitives, with numbers on either side."""
     a = 1 / (1 + jnp.exp(-x)) + jnp.log1p(x**2) - jnp.abs(y) ** 1.5 + 2**y
     b = jnp.where(x > y, jnp.maximum(x, 0.3), jnp.minimum(y, x)) + jnp.clip(x, -0.5, 0.5) * jnp.sign(y)
     c = jax.nn.softplus(x) + jax.nn.silu(y) + jax.scipy.special.erf(x) + jnp.arctan2(x, y) + jnp.expm1(y)
@@ -149,7 +149,7 @@ def branches_in_a_loop(xs: Any) -> Any:
 
 
 def lines(x: Any) -> Any:
-    """Searches, sums in trees, counts."""
+    """Searches, tree sums, counts."""
     knots = jnp.interp(x, jnp.linspace(-2.0, 2.0, 5), jnp.arange(5.0) ** 2)
     sums = lax.associative_scan(lambda a, b: a * 0.5 + b, x)
     bins = jnp.zeros(5).at[jnp.clip((x * 2).astype(int), 0, 4)].add(x)
@@ -192,7 +192,7 @@ def fivefold(x: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """Of the name of one of JAX's functions, and with a rule of its own."""
+    """A function that has the name of one of JAX's, but a rule of its own."""
     return jnp.maximum(x, 0)
 
 
@@ -237,7 +237,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
 }
 FORWARD_ONLY = ("while",)
 ROUNDED = {"transformer block": 1e-4}
-"""What jax.nn.dot_product_attention computes in float32 whatever it is given."""
+"""Tolerances where jax.nn.dot_product_attention computes in float32, whatever it is given."""
 
 
 def recorded(function: Function, arguments: Any) -> tuple[ExpressionGraph, Any, list[Any]]:
@@ -249,7 +249,7 @@ def recorded(function: Function, arguments: Any) -> tuple[ExpressionGraph, Any, 
 
 
 def total(results: Any) -> Any:
-    """One number that depends on every element in its own way."""
+    """A number that depends on every element differently."""
     leaves = [r for r in jax.tree.leaves(results) if jnp.issubdtype(r.dtype, jnp.floating)]
     return sum(jnp.sum(jnp.sin(jnp.arange(r.size) + 1.0) * r.reshape(-1)) for r in leaves)
 
@@ -278,7 +278,7 @@ def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
 
 
 def gradients(function: Function, leaves: list[Any]) -> Any:
-    """The gradients of ``total`` of a function of all leaves, by those that are real."""
+    """The gradients of ``total`` of a function of all leaves, with respect to the real ones."""
     real = [i for i, leaf in enumerate(leaves) if leaf.dtype == np.float64]
 
     def loss(*reals: Any) -> Any:

@@ -54,7 +54,7 @@ def children(graph: ExpressionGraph, arrays: list[np.ndarray], type_: str) -> li
 
 
 def value_and_slopes(graph: ExpressionGraph, top: Node) -> tuple[Any, dict[str, Any]]:
-    """The value, and the gradients by all parameters of a sum that weighs every element differently."""
+    """The value, and the gradients of a weighted sum of its elements with respect to all parameters."""
     f = graph.function(top)
     trained = {name: node.val() for name, node in graph.params().trainable().items()}
 
@@ -71,8 +71,8 @@ def value_and_slopes(graph: ExpressionGraph, top: Node) -> tuple[Any, dict[str, 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) - REFUSED))
 @pytest.mark.sampled(every=6)
 def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
-    """On each of the cases that its gradient is checked on: the value of onnxruntime in float32, value and
-    gradients after import in float64."""
+    """On each case of its gradient checks: the value in onnxruntime in float32, and the value and gradients
+    after import in float64."""
     cls = OPERATORS[name]
     for number, case in enumerate(cls.cases):
         path = tmp_path / f"{number}.onnx"
@@ -108,8 +108,8 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> None:
-    """A full decode of the files, in batches of one size and another, against what Marian prints for beam 1,
-    as our own search does."""
+    """Decodes the files in batches of several sizes, and gets what Marian prints for beam 1, as our own
+    search does."""
     path, vocab, folder = MODELS[name]
     translator = Translator(str(path), [str(vocab), str(vocab)], beam_size=1)
     export_model(translator.models[0], tmp_path)
@@ -158,8 +158,8 @@ def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
 
 
 def hold_steps(model: Model, folder: Path) -> OnnxModel:
-    """Export a model, and compare logits of some steps, two hypotheses for each sentence, the states passed
-    on."""
+    """Export a model, and compare the logits of some steps, with two hypotheses per sentence and with states
+    passed from step to step."""
     export_model(model, folder, beam=2)
     exported = OnnxModel(folder)
     random = np.random.default_rng(0)
@@ -185,7 +185,7 @@ def hold_steps(model: Model, folder: Path) -> OnnxModel:
 
 
 def test_a_model_comes_back(tmp_path: Path) -> None:
-    """Read again with sizes of one's own, the encoder has the same values, and the same gradients."""
+    """Read back for chosen sizes, the encoder has the same values and the same gradients."""
     model = load_model(DATA / "s2s-numbers" / "model.npz")
     export_model(model, tmp_path)
     ids = np.array([[5, 9, 4, 2], [7, 2, 0, 0]], np.int32)
@@ -224,7 +224,7 @@ def test_a_jax_function_as_a_file(tmp_path: Path) -> None:
 
 
 class ScaledSquare(mgraph.UnaryNodeOp):
-    """An operator of a user's, of which no rule knows."""
+    """A user's operator that no rule knows."""
 
     type = "scaled_square"
     c: float
@@ -293,7 +293,7 @@ def test_scalars_stay_scalars(graph: ExpressionGraph, tmp_path: Path) -> None:
 def test_norms_of_half_precision_are_computed_in_float32(
     norm: Any, graph: ExpressionGraph, tmp_path: Path
 ) -> None:
-    """The default eps and squares of 300 are outside of the range of float16."""
+    """The default eps and squares of 300 are outside the range of float16."""
     x = graph.input("x", (2, 3), "float16")
     top = norm(x, graph.ones((3,), "float16"))
     export_onnx(graph, {"y": top}, [x], tmp_path / "y.onnx")
@@ -405,13 +405,13 @@ def test_what_cannot_be_written(graph: ExpressionGraph, tmp_path: Path) -> None:
         (lambda g, x: export_onnx(x, x, [], "f"), "export_onnx: expected a graph, got ConstantNode"),
         (lambda g, x: export_onnx(g, [5], [], "f"), r"export_onnx: the outputs are nodes, got \[5\]"),
         (lambda g, x: export_onnx(g, 5, [], "f"), "export_onnx: the outputs are nodes, got 5"),
-        (lambda g, x: export_onnx(g, {1: x}, [], "f"), "the name of an output is a text, got 1"),
+        (lambda g, x: export_onnx(g, {1: x}, [], "f"), "the name of an output must be a string, got 1"),
         (lambda g, x: export_onnx(g, x, 5, "f"), "the inputs of a function are nodes, got 5"),
         (lambda g, x: export_onnx(g, x, [], 5), "expected the path of a file, got an int"),
         (lambda g, x: export_onnx(g, x, [], "f", opset="a"), "opset must be a whole number, got 'a'"),
         (lambda g, x: export_onnx(g, x, [], "f", axes=["a"]), r"expected sizes of axes by name, got \["),
         (lambda g, x: export_onnx(g, x, [], "f", axes={"a": "b"}), "the size of axis 'a' must be a whole"),
-        (lambda g, x: export_onnx(g, x, [], "f", axes={1: 7}), "the name of an axis is a text, got 1"),
+        (lambda g, x: export_onnx(g, x, [], "f", axes={1: 7}), "the name of an axis must be a string, got 1"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(graph: ExpressionGraph, call: Any, message: str) -> None:
@@ -438,7 +438,7 @@ def test_what_cannot_be_read(graph: ExpressionGraph, tmp_path: Path) -> None:
     for listed in "[" * 100_000, "[", "[[]]", "1":
         onnx.helper.set_model_props(model, {"mgraph.parameters": listed})
         onnx.save(model, path)
-        with pytest.raises(BridgeError, match=r"y\.onnx: mgraph\.parameters: no list of names"):
+        with pytest.raises(BridgeError, match=r"y\.onnx: mgraph\.parameters: expected a list of names"):
             import_onnx(ExpressionGraph(), path, x)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BridgeError, match="no valid ONNX model"):

@@ -33,7 +33,7 @@ def number(value: Any, kind: Any = np.float32) -> np.ndarray:
 
 
 def write(path: Path, nodes: list[Any], inputs: dict[str, np.ndarray], constants: dict[str, Any]) -> None:
-    """A model of these nodes; what no node reads are its outputs."""
+    """Write a model of these nodes; its outputs are the results that no node reads."""
     helper = onnx.helper
     infos = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
@@ -210,7 +210,7 @@ def test_refused_calls_leave_no_tops(graph: ExpressionGraph) -> None:
         w[0, 5]
     with pytest.raises(BridgeError, match=r"'qr' of the function's line .*test_onnx_operations\.py:\d+"):
         from_jax(graph, lambda a: jnp.linalg.qr(jnp.sin(a))[0], w)
-    mgraph.sum(from_jax(graph, jnp.sin, w)[0])  # nodes of the refused calls, which are tops now
+    mgraph.sum(from_jax(graph, jnp.sin, w)[0])  # reuses nodes of the refused calls: only now are they tops
     graph.backprop()
     np.testing.assert_allclose(w.grad(), [[np.cos(1)] * 2, [0, 0], [0, 0]], rtol=1e-6)
 

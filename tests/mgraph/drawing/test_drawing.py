@@ -76,7 +76,7 @@ def test_tied_layers_are_drawn_once_for_each_use() -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_nothing_leads_upwards(name: str) -> None:
-    """Boxes of groups have no cycles among each other, as the graph has none."""
+    """The boxes of groups form no cycle, because the graph has none."""
     scene = make_scene(GRAPHS[name]().tape)
     assert all(not box.rows.upward for box in scene.boxes.values())
 
@@ -153,7 +153,7 @@ def test_nothing_overlaps_and_wires_meet_what_they_join(seed: int, count: int, c
 
 
 def test_a_plane_graph_is_drawn_without_crossings() -> None:
-    """A binary tree whose leaves come in the order that is worst."""
+    """A binary tree whose edges are given in random order."""
     nets = [Net(i, [(i - 1) // 2]) for i in random.Random(0).sample(range(1, 31), 30)]
     rows = arrange(31, nets).rows
     place_of = {e: i for row in rows for i, e in enumerate(row)}
@@ -199,7 +199,7 @@ def test_only_graphs_are_drawn(graph: ExpressionGraph, write: Callable[..., str]
     [
         ({"clusters": ["a"]}, r"expected clusters by the ids of nodes, .*, got \["),
         ({"profile": "a"}, r"expected graph\.profile\(\), got 'a'"),
-        ({"title": 5}, "the title of a page is a text, got 5"),
+        ({"title": 5}, "the title of a page must be a string, got 5"),
         ({"depth": "a"}, "draw: depth must be a whole number, got 'a'"),
     ],
 )

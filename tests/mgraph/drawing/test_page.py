@@ -1,4 +1,4 @@
-"""Pages: complete, alone, and in a browser if there is one."""
+"""Pages: complete, self-contained, and in a browser if there is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 
 def data_of(page: str) -> dict:
-    """What the page knows."""
+    """The data in the page."""
     found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', page, re.DOTALL)
     assert found
     return json.loads(found[1])
@@ -63,7 +63,7 @@ def test_gradients_of_several_outputs(graph: ExpressionGraph) -> None:
     (topk,) = (node for node in nodes if node["type"] == "topk")
     found = [(s.get("gradient", False), s.get("output"), s["values"]) for s in topk["statistics"]]
     ones, indices = "1, 1, 1, 1", "0, 1, 0, 1"
-    assert found == [(False, None, ones), (False, None, indices), (True, 0, ones)]  # an index has none
+    assert found == [(False, None, ones), (False, None, indices), (True, 0, ones)]  # indices have no gradient
 
 
 def test_details_and_statistics() -> None:

@@ -37,7 +37,7 @@ def entry(name: bytes = b"a\0", code: int = 0x404, shape: tuple[int, ...] = (1,)
 
 
 def binary(*entries: tuple, count: int | None = None, version: int = 1, data: int | None = None) -> bytes:
-    """A file with these entries, and with data of zeros."""
+    """A file with these entries, whose data is zeros."""
     header = struct.pack("<2Q", version, len(entries) if count is None else count)
     for name, code, shape, size in entries:
         header += struct.pack("<4Q", len(name), code, len(shape), size)
@@ -131,7 +131,7 @@ def quantized(code: int, integers: np.ndarray, multiplier: float, name: bytes = 
     ("code", "dtype"), [(0x10001, "i1"), (0x4101, "i1"), (0x10002, "<i2"), (0x4102, "<i2")]
 )
 def test_integers_lie_transposed_before_their_multiplier(path: Path, code: int, dtype: str) -> None:
-    """Bergamot's embeddings, whose codes are others, are not transposed."""
+    """Bergamot's embeddings, which have other codes, are not transposed."""
     integers = np.array([[-127, 3, 8], [0, 1, 2]], dtype)
     path.write_bytes(quantized(code, integers, 4.0))
     expected = integers.reshape(3, 2).T / np.float32(4)
@@ -197,7 +197,7 @@ def test_arrays_of_any_layout_are_stored_in_order(path: Path) -> None:
 
 @pytest.mark.parametrize("count", range(1, 18))
 def test_data_begins_at_a_multiple_of_256(path: Path, count: int) -> None:
-    """With names of all lengths modulo 256 between them, the padding is 1 to 256."""
+    """With names of many lengths, the padding before the data is 1 to 256 bytes."""
     for length in (1, 2, 3, 4):
         items = {"x" * length + str(i): np.float32([i]) for i in range(count)}
         write_bin(path, items)
@@ -237,7 +237,7 @@ def test_a_file_cut_at_any_byte_is_refused(path: Path) -> None:
 
 
 def test_changed_bytes_are_refused_or_give_items_of_the_files_size(path: Path) -> None:
-    """A binary model has no checksums, so a change may pass; but nothing else than its items comes out."""
+    """A binary model has no checksums, so a change may pass, but then only its items come out."""
     write_bin(path, SMALL)
     whole = path.read_bytes()
     header = whole.index(b"a\0b\0") + 4 + 12 + 8
@@ -286,8 +286,8 @@ def test_any_bytes_are_refused_by_name(
         (b"PK\3\4" + bytes(100), r"not a \.bin model file: it begins with 0x4034b50, expected version 1"),
         (binary(version=2), r"encrypted by Marian \(version 2 of \.bin\)"),
         (binary(version=3), "begins with 0x3, expected version 1"),
-        (binary(count=100_001), "its header speaks of 100001 items"),
-        (binary(count=2**64 - 1), "its header speaks of 18446744073709551615 items"),
+        (binary(count=100_001), "its header declares 100001 items"),
+        (binary(count=2**64 - 1), "its header declares 18446744073709551615 items"),
         (binary(count=99_999), "the list of items would reach byte 3199984, the file has 24"),
         (binary(entry(b"a")), "the name of item 0 has 1 bytes"),
         (binary(entry(b"")), "the name of item 0 has 0 bytes"),
@@ -295,10 +295,10 @@ def test_any_bytes_are_refused_by_name(
         (binary(entry(b"ab")), "does not end in its only zero byte: b'ab'"),
         (binary(entry(b"a\0b\0")), "does not end in its only zero byte"),
         (binary(entry(b"a\xff\0")), "is not UTF-8"),
-        (binary(entry(), entry()), "'a' is in it twice"),
-        (binary(entry(shape=(-1,))), r"'a' has the shape \(-1,\), which no array has"),
+        (binary(entry(), entry()), "'a' appears twice"),
+        (binary(entry(shape=(-1,))), r"'a' has the shape \(-1,\), which no array can have"),
         (binary(entry(shape=(2, -1, -1))), r"'a' has the shape \(2, -1, -1\)"),
-        (binary(entry(shape=(2**31 - 1, 2**31 - 1, 0), size=0)), "which no array has"),
+        (binary(entry(shape=(2**31 - 1, 2**31 - 1, 0), size=0)), "which no array can have"),
         (binary(entry(shape=(1,) * 33)), "'a' has 33 axes"),
         (binary(entry(shape=(65,))), r"'a' has 256 bytes of data, its shape \(65,\) needs 260"),
         (binary(entry(size=1024)), "'a' has 1024 bytes of data"),

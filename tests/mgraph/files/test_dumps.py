@@ -1,4 +1,4 @@
-"""Dumps of named nodes, and what two of them differ by."""
+"""Dumps of named nodes, and the differences between two dumps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.places import DATA
 
 
 def network(change: float = 0.0) -> ExpressionGraph:
-    """``-sum(x w + b)``, each step of it named but one; an element of ``b`` is off by ``change``."""
+    """``-sum(x w + b)`` with every step named but one; an element of ``b`` is off by ``change``."""
     graph = ExpressionGraph(seed=3)
     x = graph.input("x", (2, 3))
     x.set_value(np.float32([[1, 2, 3], [4, 5, 6]]))

@@ -239,7 +239,7 @@ def test_names_that_are_refused(path: Path) -> None:
         read_npz(zipped(path, ("a" * 5000 + ".npy", array)))
     with pytest.warns(UserWarning, match="Duplicate"):
         zipped(path, ("a.npy", array), ("a.npy", array))
-    with pytest.raises(ModelFileError, match=r"'a\.npy' is in it twice"):
+    with pytest.raises(ModelFileError, match=r"'a\.npy' appears twice"):
         read_npz(path)
     data = zipped(path, ("abc.npy", array)).read_bytes()
     path.write_bytes(data.replace(b"abc", b"a\xffc"))

@@ -23,7 +23,7 @@ MODELS = [ITEMS / "model.npz", DATA / "s2s-numbers" / "model.npz", *sorted((DATA
 
 
 def test_a_graph_writes_the_bin_that_marian_converts(tmp_path: Path) -> None:
-    """``convert`` writes the empty lists of ``special:model.yml`` in another way, and nothing else."""
+    """``convert`` writes the empty lists of ``special:model.yml`` differently, and nothing else."""
     path = tmp_path / "model.bin"
     graph = ExpressionGraph()
     graph.load(ITEMS / "model.npz")

@@ -72,7 +72,7 @@ def test_bfloat16_becomes_float32(path: Path) -> None:
         (file_of(b'{"x": '), "its header is not JSON"),
         (file_of(b'{"x": ' + b"[" * 100_000), "its header is not JSON"),
         (file_of(b'{"a\xff": 1}'), "its header is not JSON"),
-        (file_of(b'{"x": {}, "x": {}}'), "a name is in it twice"),
+        (file_of(b'{"x": {}, "x": {}}'), "a name appears twice"),
         (file_of({"x": 1}), "'x' has no place"),
         (file_of({"x": F32 | {"data_offsets": [8, 0]}}), "'x' has no place"),
         (file_of({"x": F32 | {"data_offsets": [0, 8.0]}}), "'x' has no place"),
@@ -84,11 +84,14 @@ def test_bfloat16_becomes_float32(path: Path) -> None:
             file_of({"x": F32 | {"shape": [0, 1 << 40, 1 << 40], "data_offsets": [0, 0]}}, b""),
             "has the shape",
         ),
-        (file_of({"x": F32}, bytes(4)), "cut short or damaged: 4 bytes of data, its header speaks of 8"),
+        (file_of({"x": F32}, bytes(4)), "cut short or damaged: 4 bytes of data, its header declares 8"),
         (file_of({"x": F32}, bytes(9)), "cut short or damaged: 9 bytes of data"),
         (file_of({"x": F32 | {"data_offsets": [4, 12]}}, bytes(12)), "begins at byte 4, expected 0"),
         (file_of({"x": F32, "y": F32}), "the data of 'y' begins at byte 0, expected 8"),
-        (file_of({"__metadata__": {"a": 1}, "x": F32}), "__metadata__ should be an object of texts"),
+        (
+            file_of({"__metadata__": {"a": 1}, "x": F32}),
+            "__metadata__ should be an object with string values",
+        ),
     ],
 )
 def test_what_is_no_sound_file_is_refused(path: Path, data: bytes, message: str) -> None:

@@ -1,6 +1,6 @@
 """Wrong gradients from the histories of public projects, rewritten as node classes.
 
-Each class names the thread in which the mistake was found. ``custom_vjp`` makes a function of JAX's of it,
+Each class names the thread in which the mistake was found. ``custom_vjp`` turns a class into a JAX function
 with the same rule.
 """
 
@@ -20,9 +20,9 @@ GITHUB = "https://github.com/"
 
 
 class NormalDensity(NaryNodeOp):
-    """The sign of one gradient is wrong: that of the log density of a normal distribution by its covariance.
+    """A wrong sign: in the gradient of a normal distribution's log density with respect to its covariance.
 
-    A typing error in the unit tests had kept them from running.
+    A typo had kept the unit tests from running.
     """
 
     type = "normal_density"
@@ -40,7 +40,7 @@ class NormalDensity(NaryNodeOp):
 
 
 class LayerNorm(NaryNodeOp):
-    """A term is subtracted twice: the mean of the adjoint. The test allowed an error of 0.5."""
+    """The mean of the adjoint is subtracted twice. The test allowed an error of 0.5."""
 
     type = "layer_norm_twice"
     thread = GITHUB + "tenstorrent/tt-metal/issues/53204"
@@ -66,8 +66,8 @@ def _mean(x):
 
 
 class Huber(UnaryNodeOp):
-    """The adjoint is ignored: what comes after the loss has no effect. A random adjoint came into the test
-    with the repair."""
+    """The adjoint is ignored: whatever follows the loss has no effect. The fix also gave the test a random
+    adjoint."""
 
     type = "huber"
     thread = GITHUB + "chainer/chainer/issues/1175"
@@ -81,7 +81,7 @@ class Huber(UnaryNodeOp):
 
 
 class Gather(NaryNodeOp):
-    """Adjoints are written where they should be added: wrong where an index comes twice."""
+    """Adjoints are written where they should be added: wrong where an index occurs twice."""
 
     type = "gather"
     thread = GITHUB + "pytorch/pytorch/issues/1631"
@@ -95,9 +95,9 @@ class Gather(NaryNodeOp):
 
 
 class PRelu(NaryNodeOp):
-    """A wrong axis: weights of channels (1, c, 1) are taken for weights of the last axis.
+    """A wrong axis: channel weights (1, c, 1) are treated as weights of the last axis.
 
-    Right for (n, c), an error for most of (n, c, k), and silently wrong for (n, c, c).
+    Right for (n, c), an error for most (n, c, k), and silently wrong for (n, c, c).
     """
 
     type = "prelu"
@@ -111,7 +111,7 @@ class PRelu(NaryNodeOp):
 
 
 class CumulativeProduct(UnaryNodeOp):
-    """Wrong at a value: 0 / 0 is taken for 0, where the gradient of a factor that is zero is not zero."""
+    """Wrong at one value: 0 / 0 is replaced by 0, but the gradient of a factor that is zero is not zero."""
 
     type = "cumulative_product"
     thread = GITHUB + "tensorflow/tensorflow/issues/119430"
@@ -127,8 +127,8 @@ class CumulativeProduct(UnaryNodeOp):
 class TotalVariation(NaryNodeOp):
     """Wrong at ties: the slope of |p - q| has two cases, and p = q falls into the second.
 
-    A student that starts as a copy of its teacher has a loss of zero, and this gradient everywhere. By JAX's
-    convention the slope is 0.5 there, by central differences 0.
+    A student that starts as a copy of its teacher has zero loss, and this gradient everywhere. There the
+    slope is 0.5 by JAX's convention, and 0 by central differences.
     """
 
     type = "total_variation"
@@ -144,7 +144,7 @@ class TotalVariation(NaryNodeOp):
 
 class CrossEntropy(NaryNodeOp):
     """Wrong in second order only: the gradient was computed along with the value and kept as a constant, so
-    that a Hessian is zero."""
+    Hessians are zero."""
 
     type = "cross_entropy_once"
     thread = GITHUB + "tensorflow/tensorflow/issues/7403"
@@ -172,8 +172,8 @@ class SteepSigmoid(UnaryNodeOp):
 
 
 class Scaled(NaryNodeOp):
-    """Wrong in bfloat16 only: the gradient by a weight is added up row by row in the type of the weight, and
-    off by several per cent after some hundred rows."""
+    """Wrong in bfloat16 only: the gradient of a weight is summed row by row in the weight's type, and is off
+    by several per cent after a few hundred rows."""
 
     type = "scaled"
     thread = GITHUB + "karpathy/llm.c/issues/428"
@@ -187,12 +187,12 @@ class Scaled(NaryNodeOp):
 
 
 MEMORY = itertools.count()
-"""What the next caller finds in memory that nobody has cleared: zeros at first."""
+"""What the next call finds in uninitialized memory: zeros at first."""
 
 
 class Truncated(UnaryNodeOp):
-    """Differs from call to call: rows that the forward cuts off are never written into the gradient, which
-    then holds what was in memory, zeros at first."""
+    """Differs from call to call: the rule never writes the gradient of rows that the forward cuts off, which
+    then is what was in memory, zeros at first."""
 
     type = "truncated"
     thread = GITHUB + "pytorch/FBGEMM/pull/5754"
@@ -211,8 +211,8 @@ def _unwritten(like):
 
 
 class Sinc(UnaryNodeOp):
-    """The rule is right and JAX is wrong: as ``jnp.sinc`` was, this has no second derivative at zero by JAX,
-    which differentiates the constant there."""
+    """The rule is right and JAX is wrong: like ``jnp.sinc`` once, this has no second derivative at zero in
+    JAX, which differentiates the constant there."""
 
     type = "sinc"
     thread = GITHUB + "jax-ml/jax/issues/5054"
@@ -230,7 +230,7 @@ class Sinc(UnaryNodeOp):
 
 
 def custom_vjp(operator: type[NaryNodeOp]) -> Callable[..., Any]:
-    """The operator as a function of JAX's with the same rule."""
+    """The operator as a JAX function with the same rule."""
     node = object.__new__(operator)
 
     def gradients(kept: Any, adj: Any) -> Any:
@@ -248,7 +248,7 @@ def custom_vjp(operator: type[NaryNodeOp]) -> Callable[..., Any]:
 
 
 def _summed(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """Summed over the axes along which the child was stretched, which custom_vjp leaves to the rule."""
+    """Sum over the axes along which the child was broadcast, which custom_vjp leaves to the rule."""
     axes = [k for k, (n, m) in enumerate(zip(gradient.shape, shape, strict=True)) if n != m]
     return jnp.sum(gradient, axes, keepdims=True)
 
@@ -271,7 +271,7 @@ ORDINARY: dict[type[NaryNodeOp], tuple[np.ndarray, ...]] = {
     Truncated: (_random.standard_normal((4, 3)),),
     Sinc: (np.array([0.4, 0.1, -1.3]),),
 }
-"""What a test would draw."""
+"""Values that a test would draw."""
 
 TELLING: dict[type[NaryNodeOp], tuple[np.ndarray, ...]] = {
     Gather: (ORDINARY[Gather][0], np.array([2, 0, 2], np.uint32)),
@@ -281,4 +281,4 @@ TELLING: dict[type[NaryNodeOp], tuple[np.ndarray, ...]] = {
     SteepSigmoid: (np.array([[0.1, -5.0]]),),
     Sinc: (np.array([0.4, 0.0, -1.3]),),
 }
-"""Where the mistake shows, if it does not show everywhere."""
+"""Values that show the mistake, if not all values do."""

@@ -32,7 +32,7 @@ from tests.helpers.places import ROOT
 
 
 class Softplus(UnaryNodeOp):
-    """With the rule that JAX has, too."""
+    """Has the same rule as JAX."""
 
     type = "softplus"
     cases = (Case((2, 3)),)
@@ -71,7 +71,7 @@ class NaiveSoftplus(Softplus):
 
 
 class NaiveShares(UnaryNodeOp):
-    """A softmax whose gradient subtracts no maximum."""
+    """A softmax whose gradient does not subtract the maximum."""
 
     type = "shares"
     cases = (Case((2, 5)),)
@@ -132,7 +132,7 @@ def test_a_better_rule_is_praised(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.ok and row.verdict == "finite, unlike JAX's" and row.worst.ours.roundings < 4
     assert "large" in {c.kind for c in row.results if c.verdict == "ok" and c.overflows}
     assert {c.kind for c in row.results if c.verdict == "finite, unlike JAX's"} == {"huge"}
-    # log(1 + exp(x)) of large numbers overflows; of low ones it is 0, in float64 as well.
+    # log(1 + exp(x)) overflows for large numbers; for very negative ones it is 0, in float64 as well.
     assert value.verdict == "value not finite"
 
 
@@ -275,7 +275,7 @@ def test_exact_results_are_those_of_float64_up_to_its_rounding() -> None:
 
 
 class LargestOfPairs(UnaryNodeOp):
-    """Whose derivative by JAX has a primitive that is not computed in decimals."""
+    """Its derivative in JAX has a primitive that is not computed in decimals."""
 
     type = "largest of pairs"
     cases = (Case((6,), domain="distinct"),)

@@ -1,4 +1,4 @@
-"""A loss operator by operator: wrong rules are named, wherever they are, and right ones are not blamed."""
+"""A loss is checked operator by operator: wrong rules are named wherever they are, right ones never."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ForgottenNodeOp(HalvedNodeOp):
 
 
 class MisshapenNodeOp(HalvedNodeOp):
-    """``tanh`` whose rule gives a gradient of another shape."""
+    """``tanh`` whose rule gives a gradient of the wrong shape."""
 
     type = "misshapen"
 
@@ -79,7 +79,7 @@ class CoarseNodeOp(HalvedNodeOp):
 
 
 class LastOfEqualsNodeOp(UnaryNodeOp):
-    """The largest element, with the whole gradient to the last of equal ones; JAX gives each a share."""
+    """The largest element; the last of equal ones gets the whole gradient, where JAX gives each a share."""
 
     type = "last of equals"
 
@@ -92,7 +92,7 @@ class LastOfEqualsNodeOp(UnaryNodeOp):
 
 
 class InvariantNodeOp(UnaryNodeOp):
-    """The sum of a softmax, which is 1: its gradient is zero, of which JAX has rounding left."""
+    """The sum of a softmax, which is 1: its gradient is zero, but JAX's has rounding errors."""
 
     type = "invariant"
 
@@ -104,7 +104,7 @@ class InvariantNodeOp(UnaryNodeOp):
 
 
 class NotQuiteInvariantNodeOp(InvariantNodeOp):
-    """The same with a gradient that is small and wrong."""
+    """The sum of a softmax, with a gradient that is small and wrong."""
 
     type = "not quite invariant"
 
@@ -113,7 +113,7 @@ class NotQuiteInvariantNodeOp(InvariantNodeOp):
 
 
 class UnboundedNodeOp(UnaryNodeOp):
-    """A root, whose gradient at zero is infinite by JAX and zero by the rule."""
+    """A square root, whose gradient at zero is infinite in JAX and zero in the rule."""
 
     type = "unbounded"
 

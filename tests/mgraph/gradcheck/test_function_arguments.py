@@ -105,7 +105,7 @@ def test_mistakes_of_users_are_named(target: Any, args: Any, error: type[Excepti
 
 @pytest.mark.parametrize("element_type", [np.float32, np.float64])
 def test_arguments_that_keep_their_values_are_of_the_same_type(element_type: Any) -> None:
-    """A rule gives float64 where any argument is of float64."""
+    """A rule returns float64 if any argument is float64."""
 
     @jax.custom_vjp
     def scaled(x: Any, factor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JAX functions with rules of their own, held against all witnesses; right rules, and wrong ones planted."""
+"""JAX functions with rules of their own, checked by all witnesses: right rules, and planted wrong ones."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_rule_with_a_value_of_another_shape_is_named() -> None:
 
 
 def iterated(x: Any) -> Any:
-    """Three times the sine, by a loop that JAX cannot reverse."""
+    """The sine applied three times, in a loop that JAX cannot reverse."""
     return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1]
 
 
@@ -166,7 +166,7 @@ def slope_of_iterated(x: Any, g: Any) -> Any:
 def test_without_jaxs_own_derivative_differences_remain() -> None:
     report = check_gradients(with_vjp(slope_of_iterated, iterated), X)
     assert report.ok and "jax" not in report.checks[0].differences
-    assert "not held against JAX's own derivative: ValueError: Reverse-mode" in report.note
+    assert "not compared with JAX's own derivative: ValueError: Reverse-mode" in report.note
     wrong = with_vjp(lambda x, g: 1.001 * slope_of_iterated(x, g), iterated)
     assert objections(check_gradients(wrong, X)) == {"differences"}
 
@@ -280,6 +280,6 @@ def test_the_page_runs() -> None:
 
 
 def test_what_is_not_the_derivative_by_design_is_named() -> None:
-    """optax scales gradients alone, as the name says: no derivative, and the checker says so."""
+    """optax scales only gradients, as the name says: this is no derivative, and the checker says so."""
     report = check_gradients(optax.scale_gradient, X, 0.5, argnums=0)
     assert objections(report) == {"jax", "differences"}

@@ -72,14 +72,14 @@ class NotFinite(Product):
 
 
 class MeanForSum(Product):
-    """Takes the mean over the rows that b was stretched to."""
+    """Takes the mean over the rows that b was broadcast to."""
 
     def backward_ops(self, adj, val, a, b):
         return adj * b * jnp.cos(a), jnp.mean(adj * jnp.sin(a), 0, keepdims=True)
 
 
 class FirstRowForSum(Product):
-    """Takes the first row instead of the sum over the rows that b was stretched to."""
+    """Takes the first row instead of the sum over the rows that b was broadcast to."""
 
     def backward_ops(self, adj, val, a, b):
         return adj * b * jnp.cos(a), (adj * jnp.sin(a))[:1]
@@ -93,7 +93,7 @@ class CutToFloat32(Product):
 
 
 class HiddenFromJax(Product):
-    """The rule is right; the forward hides a from JAX, whose derivative is no witness then."""
+    """The rule is right; the forward hides a from JAX, so JAX's derivative is no witness."""
 
     def forward_ops(self, a, b):
         return jnp.sin(jax.lax.stop_gradient(a)) * b
@@ -110,7 +110,7 @@ def _(primals, tangents):
 
 
 class WrongLikeJax(Product):
-    """The rule repeats what JAX was told wrongly: only differences can tell."""
+    """The rule repeats the wrong derivative that JAX was given: only differences can tell."""
 
     def forward_ops(self, a, b):
         return sine(a) * b
@@ -128,7 +128,7 @@ class RuleIsConstant(Product):
 
 
 class KnowsWhetherItIsCompiled(Product):
-    """Right when compiled, doubled when it can look at numbers."""
+    """Right when compiled, doubled when it can see concrete numbers."""
 
     def backward_ops(self, adj, val, a, b):
         factor = 1.0 if isinstance(adj + a, jax.core.Tracer) else 2.0
@@ -136,12 +136,12 @@ class KnowsWhetherItIsCompiled(Product):
 
 
 def _over_all(x):
-    """The largest of all numbers that arrive, those of other batches too."""
+    """The largest of all numbers that are passed in, including those of other batch elements."""
     return np.broadcast_to(np.max(x, initial=0), x.shape)
 
 
 class MixesBatches(Product):
-    """Uses a host function that is told of a batch but takes it for one input."""
+    """Uses a host function that gets a batch but treats it as one input."""
 
     def backward_ops(self, adj, val, a, b):
         shape = jax.ShapeDtypeStruct(a.shape, a.dtype)
@@ -152,7 +152,7 @@ class MixesBatches(Product):
 
 
 class RemembersItsCalls(Product):
-    """Gives more every time that it is traced."""
+    """Gives a larger gradient every time it is traced."""
 
     calls = 0
 
@@ -162,7 +162,7 @@ class RemembersItsCalls(Product):
 
 
 class FreezesTogether(Product):
-    """Gives nothing to anybody as soon as one child is frozen."""
+    """Gives no child a gradient as soon as one child is frozen."""
 
     composite = True
 
@@ -190,7 +190,7 @@ PLANTED: dict[type[NaryNodeOp], set[str]] = {
     RemembersItsCalls: {"second", "jit", "vmap", "scan", "remat", "frozen", "repeat"},
     FreezesTogether: {"frozen"},
 }
-"""Wrong rules, and the witnesses of which each must be caught by."""
+"""Wrong rules, and the witnesses that must catch each of them."""
 
 
 def test_a_right_rule_passes() -> None:
@@ -263,7 +263,7 @@ def test_a_rule_without_a_derivative_of_its_own_is_reported_for_second_order_onl
 
 
 class Looped(UnaryNodeOp):
-    """x**4, by a loop that JAX cannot differentiate."""
+    """x**4, computed in a loop that JAX cannot differentiate."""
 
     type = "looped"
     cases = (Case((2, 3)),)
@@ -287,7 +287,7 @@ class LoopedWrong(Looped):
 def test_where_jax_has_no_derivative_differences_judge(thorough: bool) -> None:
     report = check_gradients(Looped, thorough=thorough)
     assert report.ok and report.note.startswith(
-        "not held against JAX's own derivative: ValueError: Reverse-mode"
+        "not compared with JAX's own derivative: ValueError: Reverse-mode"
     )
     assert not {"jax", "second", "one-hot"} & report.checks[0].differences.keys()
     (check,) = check_gradients(LoopedWrong, thorough=thorough).checks
@@ -296,7 +296,7 @@ def test_where_jax_has_no_derivative_differences_judge(thorough: bool) -> None:
 
 def test_a_table_of_operators_says_which_witness_is_missing() -> None:
     row = check_operator(Looped)
-    assert row.ok and row.verdict.startswith("ok (not held against JAX's own derivative: ")
+    assert row.ok and row.verdict.startswith("ok (not compared with JAX's own derivative: ")
     wrong = with_failures(OperatorReport((check_operator(LoopedWrong, quick=True),))).rows[0]
     assert wrong.verdict.startswith("WRONG: differences (wrong by ") and wrong.failure is None
 
@@ -334,7 +334,7 @@ def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
 
 def test_cases_without_elements_are_not_ok() -> None:
     class Elementless(UnaryNodeOp):
-        """Wrong, on a case that cannot tell."""
+        """Wrong, but its case cannot show it."""
 
         type = "elementless"
         cases = (Case((0, 3)),)
@@ -408,7 +408,7 @@ def test_a_rule_that_leaves_the_program_does_not_end_the_check(
         (lambda: check_operators(5), "expected names of operators, got 5"),
         (
             lambda: check_operators(module=5),
-            "module, the name of a module or a Python file, is a text, got 5",
+            "module, the name of a module or a Python file, must be a string, got 5",
         ),
     ],
 )
@@ -462,7 +462,7 @@ def test_a_gradient_that_is_not_a_number_is_named() -> None:
 
 def test_objections_come_before_what_could_not_be_evaluated() -> None:
     class Mixing(UnaryNodeOp):
-        """Calls the host, which sums over a batch, too."""
+        """Calls the host, which also sums over a batch."""
 
         type = "mixing"
 
@@ -481,7 +481,7 @@ def test_objections_come_before_what_could_not_be_evaluated() -> None:
     assert "no second derivatives: Mixing.backward_ops failed: ValueError: Pure callbacks" in report.note
 
     class Unbatched(Mixing):
-        """Wrong, and calls the host in a way that has no batches."""
+        """Wrong, and calls the host in a way that does not support batches."""
 
         def backward_ops(self, adj, val, x):
             spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -527,7 +527,7 @@ def test_integer_children_and_fields() -> None:
 
 
 def test_infinite_gradients_that_are_equal_agree() -> None:
-    """Differences see nothing of them, and hide no other element."""
+    """Differences cannot see them, and still see every other element."""
     report = check_gradients(mgraph.sqrt, values=[np.array([0.0, 1.0, 4.0])], thorough=True)
     assert not {"jax", "differences"} & set(report.checks[0].objections), report
 
@@ -690,7 +690,7 @@ def test_cases_are_a_tuple(cases: Any) -> None:
 
 
 class BfloatAdjoint(Product):
-    """A right rule whose float32 has few digits."""
+    """A right rule that has few right digits in float32."""
 
     def backward_ops(self, adj, val, a, b):
         cut = adj.astype(jnp.bfloat16).astype(adj.dtype) if adj.dtype == jnp.float32 else adj

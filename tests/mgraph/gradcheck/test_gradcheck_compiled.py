@@ -1,4 +1,4 @@
-"""The examination of the compiler: right programs pass, a planted error of a compiler is found and named."""
+"""The examination of the compiler: right programs pass, a planted compiler error is found and named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spoiled(x):
 
 @spoiled.def_vmap
 def _(size, batched, x):
-    """As a compiler that errs does: more than 100 examples, compiled, have one wrong element."""
+    """Imitate a faulty compiler: with more than 100 examples, compiled code gets one element wrong."""
     wrong = size > 100 and not jax.config.jax_disable_jit
     return (x.at[100, 1].add(1e-3) if wrong else x), True
 
@@ -62,7 +62,7 @@ def examine(monkeypatch: pytest.MonkeyPatch, *classes: Any, sizes: Sequence[int]
 def test_a_planted_error_is_found_and_named(
     monkeypatch: pytest.MonkeyPatch, planted: Any, quantity: str
 ) -> None:
-    # NumPy interprets what JAX has traced, the planted error included: it is the other witness that sees it.
+    # NumPy interprets what JAX has traced, including the planted error: only the other witness sees it.
     report = examine(monkeypatch, planted, sizes=[100, 101])
     assert not report.ok
     found = [d for d in report.differences if d.witness == "not compiled" and d.quantity == quantity]
@@ -90,7 +90,7 @@ def test_numpy_sees_what_a_program_and_its_parts_have_in_common(monkeypatch: pyt
 
 
 class NearKinks(Subject):
-    """The first six examples are as near to a kink as float32 can say."""
+    """The first six examples are as near to a kink as float32 allows."""
 
     def arrays(self, rows: int, seed: int = 0) -> list[np.ndarray]:
         x, w = super().arrays(rows, seed)

@@ -1,4 +1,4 @@
-"""Every operator's hand-written gradient, held against its witnesses."""
+"""Every operator's hand-written gradient, checked by its witnesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of rules: what is changed, who sees it, and that nothing wrong is called equivalent."""
+"""Mutants of rules: what is changed, which witness sees it, and that nothing wrong is called equivalent."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _bend_back(adj, x, slope):
 
 
 class FlatKinkOp(BentOp):
-    """As above, with nothing said about the kink."""
+    """The same operator, with nothing said about the kink."""
 
     type = "flat kink"
     conventions = ()
 
 
 class SquareMatrixOp(NaryNodeOp):
-    """Its only case is a square, and positive: an axis and a sign cannot be told."""
+    """Its only case is square and positive: it cannot tell one axis or sign from the other."""
 
     type = "square matrix"
     cases = (Case((3, 3), domain="positive"),)
@@ -70,7 +70,7 @@ class SquareMatrixOp(NaryNodeOp):
 
 
 class CubeByLoopOp(UnaryNodeOp):
-    """A rule that counts; a mutant of it may never be done."""
+    """A rule with a counting loop; a mutant of it may never end."""
 
     type = "cube by loop"
     cases = (Case((2,), domain="distinct"),)
@@ -106,7 +106,7 @@ class BrokenPromiseOp(UnaryNodeOp):
 
 
 class DeclaredOp(BentOp):
-    """One reason for a mutant that lives, one for none."""
+    """Gives one reason for a mutant that survives, and one for no mutant."""
 
     type = "declared"
     conventions = ()
@@ -234,7 +234,7 @@ def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -
 
 
 class UndefinedOp(UnaryNodeOp):
-    """A right rule on a case without values."""
+    """A right rule on a case where no value is defined."""
 
     type = "undefined"
     cases = (Case((2, 3), domain="unit"),)
@@ -252,7 +252,7 @@ def test_a_rule_is_not_blamed_for_a_value_that_is_not_finite() -> None:
 
 
 class CountingOp(BentOp):
-    """A rule of which no change could be told: it is another one at each call."""
+    """A rule whose mutants cannot be told apart, because it differs at each call."""
 
     type = "counting"
     calls: ClassVar[list[None]] = []
@@ -338,12 +338,12 @@ def test_a_broken_promise_is_reported() -> None:
     assert smallest_failure(report) is None
 
 
-_PARTS = 24  # many, so that two workers end at about the same time
+_PARTS = 24  # many, so that two workers finish at about the same time
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(0, _PARTS, 12))
 def test_no_mutant_of_a_twelfth_of_mgraphs_operators_survives(part: int) -> None:
-    """Of all of them, a release makes sure."""
+    """A release checks all operators."""
     report = check_mutants([cls.__name__ for cls in own_operators()[part::_PARTS]])
     assert report.ok and report.mutants, report

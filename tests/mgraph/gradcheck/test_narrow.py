@@ -22,7 +22,7 @@ NOTE = "computes in float32: checked as if it were float64"
 
 
 class Norm(NaryNodeOp):
-    """Layer normalization in float32; a number of its own, which float32 rounds, is the same in both."""
+    """Layer normalization in float32; forward and rule share a constant, which float32 rounds."""
 
     type = "norm32"
     cases = (Case((2, 3), (3,)),)
@@ -44,7 +44,7 @@ class Norm(NaryNodeOp):
 
 
 class Gelu(UnaryNodeOp):
-    """By tanh, in float32: forward and rule have numbers that are rounded apart."""
+    """Uses tanh in float32; forward and rule have constants that are rounded differently."""
 
     type = "gelu32"
     cases = (Case((2, 3)),)
@@ -63,11 +63,11 @@ class Gelu(UnaryNodeOp):
 
 class WrongGelu(Gelu):
     type = "wrong-gelu32"
-    factor = 1 + 3e-6  # what a check with the limits of float32 lets pass
+    factor = 1 + 3e-6  # a check with the limits of float32 lets this pass
 
 
 class Cut(Gelu):
-    """Its rule loses digits that its forward has."""
+    """Its rule loses digits that its forward keeps."""
 
     type = "cut32"
 
@@ -111,7 +111,7 @@ class Sine(UnaryNodeOp):
 
 
 class Bits(UnaryNodeOp):
-    """Depends on how float32 is stored, by what has no gradient."""
+    """Depends on how float32 is stored, through an operation without a gradient."""
 
     type = "bits32"
     cases = (Case((2, 3)),)

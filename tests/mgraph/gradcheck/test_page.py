@@ -1,4 +1,4 @@
-"""The page of a report on operators: complete, alone, and in a browser if there is one."""
+"""The page of a report on operators: complete, self-contained, and in a browser if there is one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Slope:
 
 
 def report_of(count: int = 3) -> OperatorReport:
-    """Right operators, one of a hostile name, and in the middle a wrong one with all there is to show."""
+    """Right operators, one with a hostile name, and among them a wrong one with all that a page can show."""
     example = Example(FourthPower, FourthPower.cases[0], tuple(FourthPower.cases[0].values()))
     wrong = GradientCheck("2x2 child 0", (2, 2), {"jax": 0.25, "differences": math.inf}, example=example)
     object.__setattr__(wrong, "taylor", Slope())

@@ -45,7 +45,7 @@ WITNESSES: dict[type[NaryNodeOp], set[str]] = {
     Truncated: {"scan", "remat"},
     Sinc: {"second"},
 }
-"""The witnesses that catch a mistake in float64, or, of ``Sinc``, take JAX's mistake for the rule's."""
+"""The witnesses that catch a mistake in float64; for ``Sinc``, they take JAX's mistake for the rule's."""
 FLOAT64_IS_RIGHT = (SteepSigmoid, Scaled)
 
 
@@ -96,7 +96,7 @@ def test_a_whole_loss_is_checked_in_float32_too() -> None:
 
 
 def test_the_sum_of_some_hundred_rows_in_bfloat16_is_off_by_per_cents() -> None:
-    """What no witness in float64 or float32 sees."""
+    """No witness in float64 or float32 sees this."""
     h = jnp.asarray(np.random.default_rng(0).uniform(size=(500, 4)), jnp.bfloat16)
     exact = np.sum(np.asarray(h, np.float64), 0, keepdims=True)
 
@@ -114,7 +114,7 @@ def test_the_sum_of_some_hundred_rows_in_bfloat16_is_off_by_per_cents() -> None:
 def test_the_function_with_custom_vjp_has_the_same_mistake(
     operator: type[NaryNodeOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``jax.test_util.check_grads`` sees it: what is not smooth or needs chance it does not see."""
+    """``jax.test_util.check_grads`` sees it, unless the mistake is not smooth or depends on chance."""
     monkeypatch.setattr(public_mistakes, "MEMORY", itertools.count())
     with jax.enable_x64(True):
         function, values = custom_vjp(operator), TELLING.get(operator, ORDINARY[operator])

@@ -1,4 +1,4 @@
-"""The checker on shapes of all kinds: stretched, empty, single, large; and on a node that is given twice."""
+"""The checker on shapes of all kinds: broadcast, empty, single, large; and on a node that is given twice."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_inputs_of_all_sizes(function: Any, shape: tuple[int, ...]) -> None:
 
 
 class SumsTwo(NaryNodeOp):
-    """Forgets one of its children if they are one node."""
+    """Forgets one of its children if both are the same node."""
 
     type = "sums two"
 

@@ -1,4 +1,4 @@
-"""Failures made small: the same failure, fewer and plainer numbers, and a test that can be pasted."""
+"""Failures made small: the same failure with fewer and simpler numbers, and a test that can be pasted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.helpers.places import ROOT
 
 
 class Stretched(NaryNodeOp):
-    """sin(a) * b, where b is stretched to the rows of a; takes the first row for their sum."""
+    """sin(a) * b, where b is broadcast to the rows of a; takes the first row instead of their sum."""
 
     type = "stretched"
 
@@ -49,7 +49,7 @@ class Mended(Stretched):
 
 
 class Powers(UnaryNodeOp):
-    """x ** n, wrong for n > 2 alone."""
+    """x ** n, wrong only for n > 2."""
 
     type = "powers"
     n: int = 2
@@ -64,7 +64,7 @@ class Powers(UnaryNodeOp):
 
 
 class Positive(UnaryNodeOp):
-    """``max(x, 0)``, wrong by 2 above 0. At 0, JAX and differences say 0.5, which a rule need not."""
+    """``max(x, 0)``, wrong by 2 above 0. At 0, JAX and differences give 0.5, but a rule need not."""
 
     type = "positive"
     cases = (Case((2, 3), domain="distinct"),)
@@ -90,7 +90,7 @@ class Joined(NaryNodeOp):
 
 
 class Picked(NaryNodeOp):
-    """Rows by numbers; forgets that a row may be picked twice."""
+    """Rows picked by their numbers; forgets that a row may be picked twice."""
 
     type = "picked"
     index_children = (1,)
@@ -121,7 +121,7 @@ def smallest(target: Callable[..., Node], *shapes: Any, **settings: Any) -> Smal
 
 
 def run(test: str) -> Exception | None:
-    """Run the source of a test; what its function raises."""
+    """Run the source of a test; return the error that its function raises."""
     namespace: dict[str, Any] = {}
     exec(compile(test, "pasted", "exec"), namespace)
     (function,) = [f for name, f in namespace.items() if name.startswith("test_")]
@@ -248,7 +248,7 @@ def test_what_is_right_or_cannot_be_made_again(graph: mgraph.ExpressionGraph) ->
 
 
 def test_every_step_is_simpler_or_refused() -> None:
-    """What is tried is never more than what it is tried for; else the search might not end."""
+    """A candidate is never larger than the failure that it would replace; else the search might not end."""
     case = Case((2, 3), (6,), domain=("positive", "index:3"), axis=1, to=(3, 2))
     example = Example(Stretched, case, tuple(case.values(1)))
     for stage in (simpler_shapes, simpler_fields, simpler_values):
@@ -303,7 +303,7 @@ def test_functions_without_a_name_and_fields_of_any_kind() -> None:
 
 @pytest.mark.slow
 def test_a_test_of_an_operator_in_a_file_runs_by_itself(tmp_path: Path) -> None:
-    """In a process of its own, by the path of the file, which can be mended."""
+    """In a separate process, by the path of the file, in which the operator can then be fixed."""
     own = tmp_path / "own ops.py"
     source = (
         "import jax.numpy as jnp\nfrom mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n\n\n"

@@ -1,4 +1,4 @@
-"""What each witness sees: small gradients, kinks, cotangents, what does not repeat."""
+"""What each witness sees: small gradients, kinks, cotangents, results that do not repeat."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def scaled(x, factors):
 
 @scaled.defjvp
 def _(primals, tangents):
-    """Wrong where the factor is tiny, as the rules below are, so that JAX is no witness."""
+    """Wrong where the factor is tiny, as the rules below are, so JAX is no witness."""
     (x, factors), (dx, _) = primals, tangents
     sign = jnp.where(factors < 1e-10, -1.0, 1.0)
     return scaled(x, factors), sign * jnp.cos(x) * factors * dx
 
 
 class Scaled(UnaryNodeOp):
-    """sin(x) times factors, of which half are 1 and half are 1e-14."""
+    """sin(x) times factors, half of them 1 and half of them 1e-14."""
 
     type = "scaled"
 
@@ -128,7 +128,7 @@ def test_errors_of_a_millionth_of_a_millionth_are_seen() -> None:
 
 
 class Ramp(UnaryNodeOp):
-    """The larger of 0 and x; ``at_zero`` is the slope that the rule says at 0."""
+    """The larger of 0 and x; ``at_zero`` is the rule's slope at 0."""
 
     type = "ramp"
 
@@ -212,7 +212,7 @@ class Largest(UnaryNodeOp):
 
 
 class LargestGivesAllToEach(Largest):
-    """Each of the gradients may be by itself; together they are more than the maximum moves."""
+    """Each gradient is possible by itself; together they exceed the maximum's change."""
 
     def backward_ops(self, adj, val, x):
         return (adj * (x == val),)
@@ -240,7 +240,7 @@ class Doubled(UnaryNodeOp):
 
 
 class NeverZero(Doubled):
-    """Keeps away from zero where nothing asks for it."""
+    """Avoids zero where there is no need to."""
 
     def backward_ops(self, adj, val, x):
         return (2.0 * jnp.where(jnp.any(adj != 0), adj, 1e-30),)
@@ -252,7 +252,7 @@ class DividesByItsAdjoint(Doubled):
 
 
 class DenseOnly(Doubled):
-    """Takes an adjoint with one number for a whole row of it."""
+    """Treats an adjoint with a single nonzero number as a whole row of that number."""
 
     def backward_ops(self, adj, val, x):
         return (2.0 * jnp.where(jnp.sum(adj != 0) == 1, jnp.sum(adj), adj),)
@@ -327,7 +327,7 @@ def test_the_short_form_asks_for_first_derivatives() -> None:
 
 
 class LateOutputWrong(Doubled):
-    """Wrong for a single output beyond the first forty."""
+    """Wrong for any single output beyond the first forty."""
 
     def backward_ops(self, adj, val, x):
         late = jnp.where(jnp.arange(x.shape[-1]) >= 40, 3.0, 2.0)
@@ -344,7 +344,7 @@ def test_every_output_is_taken_alone_where_it_is_asked_for() -> None:
 
 
 class Unsteady(Doubled):
-    """Off by a few roundings, every time by others, as a sum whose order is left to chance."""
+    """Off by a few roundings that differ each time, like a sum whose order is left to chance."""
 
     def backward_ops(self, adj, val, x):
         def shaken(g):
@@ -368,7 +368,7 @@ def test_what_does_not_repeat_is_named() -> None:
 
 @pytest.mark.slow
 def test_another_device_must_give_the_same_bits() -> None:
-    """In a process of its own with two virtual devices: devices are fixed when JAX starts."""
+    """In a separate process with two virtual devices, because devices are fixed when JAX starts."""
     code = """
 import jax, jax.numpy as jnp, numpy as np
 from mgraph.gradcheck.witnesses.problem import Problem

@@ -37,7 +37,7 @@ def composed(q: Node, k: Node, v: Node, mask: Node | None, dropout: Any) -> Node
 
 
 def value_and_slopes(attend: Any, masked: bool, dropout: Any) -> tuple[np.ndarray, ...]:
-    """The value, and the gradients of a weighted sum of it by queries, keys and values."""
+    """The value, and the gradients of a weighted sum of it with respect to queries, keys and values."""
     graph = ExpressionGraph(seed=5)
     operands = [param(graph, x, name) for x, name in zip(OPERANDS, "qkv", strict=True)]
     mask = log_mask(constant(graph, KEPT)) if masked else None
@@ -51,7 +51,7 @@ def value_and_slopes(attend: Any, masked: bool, dropout: Any) -> tuple[np.ndarra
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.sampled("True-kept", "False-given", "False-drawn")
 def test_one_node_computes_what_four_do(masked: bool, dropout: Any) -> None:
-    """Also the random numbers are the same."""
+    """The random numbers are the same, too."""
     one = value_and_slopes(dot_product_attention, masked, dropout)
     four = value_and_slopes(composed, masked, dropout)
     chex.assert_trees_all_close(one, four, rtol=2e-5, atol=2e-6)
@@ -119,7 +119,7 @@ XLAS = jax.nn.dot_product_attention
 
 
 def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation: str) -> Any:
-    """XLA's attention for cuDNN's, as strict about arguments, under a name of its own."""
+    """XLA's attention in place of cuDNN's, as strict about arguments, in a named scope."""
     if implementation != "cudnn" or q.dtype.itemsize != 2 or (mask is not None and mask.dtype != bool):
         raise NotImplementedError
     if mask is not None and mask.shape[2:] != (q.shape[1], k.shape[1]):
@@ -130,7 +130,7 @@ def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX has it here, and it is worth it for short sentences."""
+    """JAX has cuDNN's kernel here, and it pays even for short sentences."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", stand_in)
     monkeypatch.setattr("mgraph.ops.attention.FLASH_LENGTH", KEYS[-2])
 
@@ -141,7 +141,7 @@ def arguments(*, batch: int = 2, kind: str = "bfloat16", mask: bool = True) -> l
 
 
 def lowered(platform: str, operator: Any, values: list[jax.Array]) -> tuple[str, str]:
-    """The program of the value and that of the gradients."""
+    """The lowered programs of the value and of the gradients."""
     attend = partial(evaluate, operator, "rules", (True,) * 3 + (False,) * (len(values) - 3))
 
     def slopes(*values: jax.Array) -> Any:
@@ -196,7 +196,7 @@ def test_cuda_does_without_where_jax_has_no_kernel(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("mask", [True, False])
 def test_the_kernel_gets_what_it_needs_to_compute_the_same(mask: bool) -> None:
-    """Heads and times change places; the mask is stretched."""
+    """The axes of heads and of time change places; the mask is broadcast."""
     q, k, v, *rest = values = arguments(mask=mask)
     plain = operator_of(masked=mask)
     adj = jnp.asarray(drawn(*QUERY, seed=8), "bfloat16")

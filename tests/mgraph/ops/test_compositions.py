@@ -1,4 +1,4 @@
-"""Operators that Marian composes of others, or that are whole layers: equal to their parts."""
+"""Operators that Marian composes of others, or that are whole layers: they equal their compositions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_unlikelihood_of_labels_that_do_not_fit(graph: ExpressionGraph) -> None:
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(False, False), (False, True), (True, False), (True, True)])
 def test_bdot_legacy_counts_through_the_batches(graph: ExpressionGraph, trans_a: bool, trans_b: bool) -> None:
-    """Six matrices, say a beam of 3 over 2 sentences, meet two in turn."""
+    """Six matrices, for instance a beam of 3 over 2 sentences, are multiplied by two in turn."""
     a = param(graph, RANDOM.normal(size=(3, 2, 5, 4) if trans_a else (3, 2, 4, 5)), "a")
     b = param(graph, RANDOM.normal(size=(2, 3, 5) if trans_b else (2, 5, 3)), "b")
     y = mgraph.bdot_legacy(a, b, trans_a, trans_b, 0.5)

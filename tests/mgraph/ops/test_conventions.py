@@ -1,6 +1,6 @@
-"""Marian's conventions: what operators give at ties, kinks and edges, by default, and by a shortcut.
+"""Marian's conventions: what operators give at ties, kinks and edges, by default, and through shortcuts.
 
-Calls are strings in the namespace of ``mgraph``, as in ``test_golden``; all of a table run as one program.
+Calls are strings in the namespace of ``mgraph``, as in ``test_golden``; one program runs a table's calls.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INDICES: dict[str, Any] = {"all_rows": [[2, 0]], "each_row": [[2], [0]], "each_c
 
 
 def evaluated(graph: ExpressionGraph, calls: list[str]) -> list[Any]:
-    """The calls on a graph with the leaves above."""
+    """The nodes of the calls, on a graph with the leaves above."""
     names = dict(vars(mgraph))
     names |= {name: param(graph, values, name) for name, values in PARAMETERS.items()}
     names |= {name: constant(graph, values) for name, values in CONSTANTS.items()}
@@ -191,7 +191,7 @@ GRADIENTS: dict[tuple[str, str], Any] = {
     ("abs(x) ** 1.5", "x"): [-2.1213203, 0, 2.1213203],
     ("dropout_relu_inplace(x)", "x"): [0, 0, 1],
     ("dropout_relu_inplace(x, mask)", "x"): [0, 0, 2],
-    # Ties go to the second; a number counts as the first, in either order.
+    # Ties go to the second operand; a number is always the first, in either order.
     ("maximum(p, q)", "p"): [0, 0, 1],
     ("maximum(p, q)", "q"): [1, 1, 0],
     ("minimum(p, q)", "p"): [0, 1, 0],
@@ -212,7 +212,7 @@ GRADIENTS: dict[tuple[str, str], Any] = {
     ("choose([m, x], 1)", "m"): [[0, 0, 0], [0, 0, 0]],
     ('cast(cast(x, "float16") * 2)', "x"): [2, 2, 2],
     ('cast(cast(x, "int32")) * x', "x"): [-2, 0, 2],
-    # Selections add up, what is overwritten or lost has none.
+    # The gradients of selections add up; elements that are overwritten or lost have none.
     ("rows(m, [1, 1])", "m"): [[0, 0, 0], [2, 2, 2]],
     ("gather(m, 1, all_rows)", "m"): [[1, 0, 1], [1, 0, 1]],
     ("scatter(m, -1, each_row, tens)", "m"): [[1, 1, 0], [0, 1, 1]],
@@ -297,7 +297,7 @@ def test_equal_expressions_are_one_node(graph: ExpressionGraph) -> None:
         "softmax(m); softmax(m, 1)", "transpose(m); transpose(m, (1, 0)); swap_axes(m, 0, 1)",
         "p > q; gt(p, q)", "abs(x); x.__abs__()", "prelu(x); leakyrelu(x)",
     )  # fmt: skip
-    # A number that becomes a constant, or a mask, is a fresh one each time.
+    # A number becomes a new constant each time, and a mask is new each time.
     two = (
         "softmax(m); softmax(m, 0)", "4 / x; 4 / x", "x > 0; x > 0", "maximum(x, 0); maximum(x, 0)",
         "dropout(x, 0.5); dropout(x, 0.5)", "choose([x, p], 0); choose([x, p], 1)",

@@ -1,4 +1,4 @@
-"""Convolution and pooling: held against windows cut out one by one, and Marian's conventions."""
+"""Convolution and pooling: compared with windows cut out one by one, and Marian's conventions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GEOMETRIES = [((1, 0), (1, 2)), ((2, 1), (3, 2))]
 
 
 def check(apply: Any, plain: Any, *arrays: np.ndarray) -> None:
-    """Values, gradients and curvature of an operator equal those of plain code, one by one and under vmap."""
+    """Assert that values, gradients and curvature equal those of plain code, one by one and under vmap."""
     graph = ExpressionGraph()
     nodes = [param(graph, a, f"x{i}", "float64") for i, a in enumerate(arrays)]
     y = apply(*nodes)
@@ -108,7 +108,7 @@ def test_pooling_with_masking(is_even: bool) -> None:
 
 
 def test_the_gradient_of_masked_elements_is_zero() -> None:
-    """Marian, and with it the rule set "marian", sends it to x all the same."""
+    """Marian, and therefore the rule set "marian", passes the gradient to x anyway."""
     graph = ExpressionGraph()
     x = param(graph, [[[-1.0, -2.0, 5.0, 4.0, 3.0, 3.0]]])
     mask = constant(graph, np.array([[[1, 0, 0, 1, 1, 1]]], np.float32))
@@ -131,7 +131,7 @@ def test_formats_are_inverse(graph: ExpressionGraph) -> None:
 
 @pytest.mark.parametrize("kernel_width", [3, 4])
 def test_the_steps_of_a_character_encoder(graph: ExpressionGraph, kernel_width: int) -> None:
-    """As in Marian's ``CharConvPooling``: kernels over some characters each, the largest of every stride."""
+    """As in Marian's ``CharConvPooling``: kernels over a few characters each, then the maximum per stride."""
     time, batch, embedding, kernels, stride = 7, 2, 4, 5, 3
     x = param(graph, random(time, batch, embedding))
     mask = constant(graph, np.ones((time, batch, 1), np.float32))

@@ -1,4 +1,4 @@
-"""Nodes made of a user's functions, callbacks, and nodes that are no roots."""
+"""Nodes made from a user's functions, callbacks, and nodes that are not roots."""
 
 from __future__ import annotations
 

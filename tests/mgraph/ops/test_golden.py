@@ -1,4 +1,4 @@
-"""Operators against what Marian's own expression graph gave; see ``data/golden/README.md``."""
+"""Operators compared with Marian's own expression graph; see ``data/golden/README.md``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = json.loads((DATA / "golden/operators.json").read_text())
 WRONG_IN_MARIAN = [record for record in RECORDS if "wrong_gradients" in record]
 TOLERANCE = 2e-5
 
-# Where Marian goes through a transpose or a gather, or returns the first of two outputs itself.
+# Marian goes through a transpose or a gather, or returns the first of two outputs itself.
 OTHER_ROUTES = {"softmax", "sliceView", "tupleView"}
 
 
@@ -37,7 +37,7 @@ def leaf(graph: ExpressionGraph, name: str, data: dict[str, Any], element_type: 
 
 
 class Evaluation:
-    """All records on one graph, values and gradients by one program."""
+    """All records on one graph; one program computes all values and gradients."""
 
     def __init__(self, records: list[dict[str, Any]], derivatives: str, kind: str = "float32") -> None:
         graph = ExpressionGraph()
@@ -75,7 +75,7 @@ def differs(found: Any, expected: np.ndarray) -> bool:
 
 
 def gradients(record: dict[str, Any]) -> list[tuple[str, np.ndarray]]:
-    """Marian's gradients of a record by name."""
+    """Marian's gradients of a record, with the inputs' names."""
     pairs = zip(record["inputs"], record.get("gradients", ()), strict=False)
     return [(d["name"], array({"values": g, "shape": d["shape"]})) for d, g in pairs if g is not None]
 

@@ -1,4 +1,4 @@
-"""An operator without a rule: an error where a gradient flows, unless its class says that there is none."""
+"""An operator without a rule: an error if a gradient flows, unless its class says that it has none."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_pure_under_grad() -> None:
     pure = graph.function(top, []).pure
     with pytest.raises(GradientError, match=PROBLEM):
         jax.grad(lambda p: pure(p)[0])(graph.params().vals())
-    # By JAX's own derivatives nothing is missing.
+    # With JAX's own derivatives, nothing is missing.
     pure = graph.function(top, [], derivatives="jax").pure
     assert jax.grad(lambda p: pure(p)[0])(graph.params().vals())["p"].tolist() == [13]
 

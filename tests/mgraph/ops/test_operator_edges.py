@@ -163,7 +163,7 @@ def test_indices_outside(graph: ExpressionGraph) -> None:
 
 
 def test_indices_beyond_the_ends_of_an_axis(graph: ExpressionGraph) -> None:
-    """Beyond the end nothing is written and NaN is read; signed indices count from the end below zero."""
+    """Beyond the end, nothing is written and NaN is read; negative indices count from the end."""
     x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     places = constant(graph, [[-1, 7, -9], [0, 1, 2]], "int32")
     nodes = {
@@ -246,7 +246,7 @@ def test_narrow_indices_into_a_long_axis(graph: ExpressionGraph, name: str) -> N
 
 
 def test_scatter_writes_one_place_as_it_writes_many(graph: ExpressionGraph) -> None:
-    """One index for all rows has a program of its own: also at and beyond the ends."""
+    """One index for all rows has its own implementation, also at and beyond the ends."""
     x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     source = param(graph, [[7.0], [8.0]], name="source")
     for index in (0, 2, 3, 9, -1, -3, -4):
@@ -297,7 +297,7 @@ NAN, INF = math.nan, math.inf
 def test_topk_is_the_beginning_of_sort(
     graph: ExpressionGraph, numbers: list[float], descending: bool
 ) -> None:
-    """Zeros are equal whatever their signs, and so is NaN, which is larger than all numbers."""
+    """Zeros of both signs are equal, and so are all NaNs, which are larger than any number."""
     x = param(graph, numbers)
     first = [mgraph.topk(x, k, 0, descending) for k in range(1, len(numbers) + 1)]
     first.append((mgraph.argmax if descending else mgraph.argmin)(x, 0))
@@ -369,7 +369,7 @@ def test_a_loss_is_no_integer(graph: ExpressionGraph) -> None:
 
 @pytest.mark.parametrize("axis", [None, (0, 1), 1.0])
 def test_an_axis_is_an_int(graph: ExpressionGraph, axis: Any) -> None:
-    """Reductions take several, each an int."""
+    """Reductions take several axes, each an int."""
     x = param(graph, np.ones((2, 3)))
     operators = [mgraph.sort, mgraph.cumsum, lambda x, axis: mgraph.concatenate([x, x], axis)]
     for operator in operators if isinstance(axis, tuple) else [*operators, mgraph.sum]:
@@ -381,7 +381,7 @@ def test_an_axis_is_an_int(graph: ExpressionGraph, axis: Any) -> None:
 
 @pytest.mark.parametrize("divisor", [1, 2, 0.5])
 def test_integers_are_not_divided(graph: ExpressionGraph, divisor: float) -> None:
-    """Not even by 1, where the result would be an integer by chance."""
+    """Not even by 1, where the result would happen to be an integer."""
     with pytest.raises(ElementTypeError, match="/: expected a node of a floating point type, got int32"):
         constant(graph, [2, 4], "int32") / divisor
 

@@ -1,4 +1,4 @@
-"""Two operators are one only if they compute the same: fields are told apart by type, sign and contents."""
+"""Two operators are one only if they compute the same: fields must agree in type, sign and contents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Other:
 
 @dataclasses.dataclass(eq=False)
 class Own:
-    """Equal to itself alone."""
+    """Equal only to itself."""
 
     value: Any
 

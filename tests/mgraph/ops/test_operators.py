@@ -82,13 +82,13 @@ def test_names_and_colors_are_marians() -> None:
 
 
 def zero_adjoint(y: Any) -> Any:
-    """An adjoint of zeros, of JAX's empty type for an integer output."""
+    """A zero adjoint, which for an integer output has JAX's type ``float0``."""
     integer = jnp.issubdtype(y.dtype, jnp.integer)
     return np.zeros(y.shape, jax.dtypes.float0) if integer else jnp.zeros(y.shape, y.dtype)
 
 
 def value_and_gradient(operator: Any, trained: tuple[bool, ...], *values: Any) -> tuple[Any, Any]:
-    """The operator's value and its gradient by the first child."""
+    """The operator's value and its gradient with respect to the first child."""
     y, pull = jax.vjp(lambda *v: evaluate(operator, "rules", trained, v), *values)
     return y, pull(jax.tree.map(zero_adjoint, y))[0]
 
@@ -96,7 +96,7 @@ def value_and_gradient(operator: Any, trained: tuple[bool, ...], *values: Any) -
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float32"])
 @pytest.mark.sampled("bfloat16", "float32")
 def test_element_types_are_kept(element_type: str) -> None:
-    """Values have their children's type, losses float32, gradients their child's, or the engine objects."""
+    """Values have their children's type, losses float32, gradients their child's: the engine demands it."""
     dtype = jnp.dtype(element_type)
     for cls in operators():
         for case in cls.cases:
@@ -202,7 +202,7 @@ def test_numbers_that_integers_do_not_hold(graph: ExpressionGraph) -> None:
 
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_numbers_that_integers_hold(graph: ExpressionGraph, kind: str) -> None:
-    """To the last one, which float32 rounds."""
+    """Up to the largest, which float32 rounds."""
     limits = np.iinfo(kind)
     zero = constant(graph, [0, 0], kind)
     nodes = [zero + limits.max, limits.max - zero, zero + limits.min, mgraph.shift(zero, [1], limits.max)]
@@ -232,7 +232,7 @@ def test_what_is_no_node_is_named(graph: ExpressionGraph, call: str, got: str) -
 
 
 def test_casts(graph: ExpressionGraph) -> None:
-    """Gradients go from float to float, back in the type of the child, and neither to nor from integers."""
+    """Gradients pass between float types and get the child's type; none pass to or from integers."""
     nodes = [param(graph, [1.5, 0.0], kind, kind) for kind in FLOATS]
     nodes += [constant(graph, [1, 0], kind) for kind in (*INTEGERS, "bool")]
     for x in nodes:

@@ -1,4 +1,4 @@
-"""The loss of an output layer in chunks of its classes: that of all its logits."""
+"""The loss of an output layer, computed in chunks of classes, is the loss of all its logits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_label_that_does_not_exist_gives_nan() -> None:
 
 
 def test_sixteen_bits_are_summed_in_float32() -> None:
-    """And the logits are not rounded to 16 bits in between."""
+    """The logits in between are not rounded to 16 bits, either."""
     dice = np.random.default_rng(0)
     x, matrix = dice.standard_normal((4, 8)), dice.standard_normal((8, 50))
     narrow = [jnp.asarray(a, jnp.bfloat16) for a in (x, matrix)]

@@ -28,7 +28,7 @@ def int8(*shape: int) -> np.ndarray:
 
 
 def product(*arrays: Any, **fields: Any) -> np.ndarray:
-    """``affine_int8`` of arrays; ``None`` for what there is not."""
+    """``affine_int8`` of arrays; ``None`` stands for a missing child."""
     graph = ExpressionGraph(inference=True)
     children = [None if a is None else constant(graph, a, str(a.dtype)) for a in arrays]
     y = affine_int8(*children, **fields)
@@ -135,7 +135,7 @@ def test_fake_quantize_keeps_what_is_on_its_grid() -> None:
 
 
 def packed(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int8 and a scale for each column."""
+    """The weight as int8, and a scale for each column."""
     scales = np.abs(weight).max(0, keepdims=True) / np.float32(127)
     return np.rint(weight / scales).astype(np.int8), scales
 
@@ -150,7 +150,7 @@ def test_training_with_fake_quantize_is_for_the_product_of_int8() -> None:
     graph.backward()
     values, scales = packed(weight)
     np.testing.assert_allclose(y.val(), product(x, values, scales, bias), rtol=1e-4, atol=1e-4)
-    # Straight through: the gradients of the float product with what the weight was rounded to.
+    # Straight through: the gradients of the float product with the rounded weight.
     adjoint = 2 * np.asarray(y.val())
     np.testing.assert_allclose(nodes[0].grad(), adjoint @ (values * scales).T, rtol=1e-4, atol=1e-3)
     rounded = np.asarray(fake_quantized_rows(x))
@@ -231,12 +231,12 @@ def test_jax_itself_sees_a_staircase() -> None:
     total(total(fake_quantize(x), -1), 0)
     graph.forward()
     graph.backward()
-    # The step moves with the largest number, and nothing else does.
+    # The step size depends on the largest number, and on nothing else.
     assert np.count_nonzero(np.asarray(x.grad())) <= 1
 
 
 def test_training_with_rounding_beats_rounding_after_training() -> None:
-    """The float model is exact; rounded to 4 bits it is not, until it is trained with the rounding."""
+    """The float model is exact; rounded to 4 bits it is not, unless it is trained with the rounding."""
     random = np.random.default_rng(5)
     x, first, second = (random.standard_normal(s).astype(np.float32) for s in ((256, 8), (8, 16), (16, 2)))
     target = np.tanh(x @ first) @ second

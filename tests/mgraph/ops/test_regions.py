@@ -46,7 +46,7 @@ def test_logic_takes_everything_but_zero_for_true(graph: ExpressionGraph) -> Non
 
 
 def test_what_is_not_selected_has_no_influence(graph: ExpressionGraph) -> None:
-    """A where of NumPy's kind hides a NaN of the value, and its gradient must not bring it back."""
+    """Like NumPy's where, selection hides NaN from the value; the gradient must not bring it back."""
     x = param(graph, [-1.0, 0.0, 4.0])
     top = mgraph.select(x > 0, mgraph.sqrt(mgraph.select(x > 0, x, 1)), x)
     np.testing.assert_allclose(value(top), [-1, 0, 2])

@@ -176,9 +176,9 @@ def test_results_are_arrays_and_steps_are_counted(graph: ExpressionGraph) -> Non
 
 
 def weaving(graph: ExpressionGraph, xs: mgraph.Node, *, reverse: bool = False) -> mgraph.Node:
-    """A loop with what a backward loop may meet: weights used as they are, transposed, in batches and on the
-    left of a product, a state that becomes a node from outside, states and results that are integers, an
-    operator of several outputs, a loop in the loop."""
+    """A loop with all that a backward loop may meet: weights used as they are, transposed, in batches and on
+    the left of a product; a state that becomes an outside node; integer states and results; an operator with
+    several outputs; a nested loop."""
     u, w, v = graph.param("U", (4, 4)), graph.param("W", (4, 3)), graph.param("V", (2, 4, 4))
     b, q = graph.param("b", (1, 4)), graph.param("q", (2, 4))
     count = graph.constant((2,), inits.zeros(), "int32")
@@ -211,7 +211,7 @@ def test_the_backward_loop_follows_whatever_the_body_does(graph: ExpressionGraph
 def products_in_loops(
     graph: ExpressionGraph, derivatives: str = "rules", options: Options | None = None
 ) -> list[str]:
-    """The lines of the compiled gradient of ``recurrent`` that multiply matrices in loops."""
+    """The lines in the compiled gradient of ``recurrent`` that multiply matrices inside loops."""
     xs = graph.input("xs", XS.shape)
     last, results = recurrent(graph, xs)
     loss = mgraph.sum(mgraph.flatten(results)) + mgraph.sum(mgraph.flatten(last))
@@ -229,13 +229,13 @@ def test_gradients_of_weights_are_products_after_the_loop(graph: ExpressionGraph
 
 
 def test_backward_loops_multiply_by_weights_transposed_before(graph: ExpressionGraph) -> None:
-    """In ``adj U^T`` the rows of the copy are contracted, as those of ``U`` are in ``h U``."""
+    """``adj U^T`` contracts the rows of the copy, as ``h U`` contracts those of ``U``."""
     products = products_in_loops(graph, options=compiler_wishes("cpu"))
     assert len(products) >= 2 and all("rhs_contracting_dims={0}" in product for product in products)
 
 
 def layers_of_loops(layers: int) -> tuple[MemoryUse, str]:
-    """The memory and the text of the compiled gradient of such layers, of 64 steps of 16 states of 32."""
+    """The memory and the text of the compiled gradient of recurrent layers: 64 steps of 16 states of 32."""
     graph = ExpressionGraph()
     first = xs = graph.input("xs", (64, 16, 32))
     for i in range(layers):
@@ -254,8 +254,8 @@ def layers_of_loops(layers: int) -> tuple[MemoryUse, str]:
 
 
 def test_loops_take_memory_when_they_run() -> None:
-    """A layer keeps ``xs W``, its results, the states before each step and the products ``h U``; the
-    gradients that loops stack wait for no other loop, and begin as no copies."""
+    """A layer keeps ``xs W``, its results, the states before each step and the products ``h U``; gradients
+    stacked by one loop are not held during another, and do not begin as copies."""
     (two, _), (four, text) = layers_of_loops(2), layers_of_loops(4)
     assert four.temporaries - two.temporaries < 2 * 4.1 * (4 * 64 * 16 * 32)
     assert not re.findall(r"f32\[64,16,32\]\S* copy\(%\S*broadcast", text)
@@ -285,7 +285,7 @@ def test_a_loop_without_steps_returns_its_first_state(inference: bool) -> None:
 
 
 def test_a_products_own_rule_sees_its_value_in_every_step() -> None:
-    """The gradient of a weight is only left for after the loop where the rule is a product's."""
+    """The gradient of a weight is computed after the loop only if the rule is a product's."""
 
     class AffineRelu(AffineNodeOp):
         type = "affine_relu"

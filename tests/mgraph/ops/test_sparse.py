@@ -1,4 +1,4 @@
-"""Products with sparse matrices: held against dense products, and what Marian leaves out."""
+"""Products with sparse matrices: compared with dense products, and cases that Marian leaves out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE = (4, 5)
 VALUES = np.array([2.0, -1.0, 0.5, 3.0, 1.5, 4.0])
 INDICES = np.array([4, 0, 1, 1, 3, 1], np.uint32)
 OFFSETS = np.array([0, 2, 2, 5, 6], np.uint32)
-"""Row 0 out of order, row 1 empty, row 2 with two entries at one place."""
+"""Row 0 is out of order, row 1 is empty, row 2 has two entries at one place."""
 
 DENSE = np.array([[-1, 0, 0, 0, 2], [0, 0, 0, 0, 0], [0, 3.5, 0, 1.5, 0], [0, 4, 0, 0, 0]])
 
@@ -101,7 +101,7 @@ def test_padding_counts_for_nothing(graph: ExpressionGraph) -> None:
 
 
 def test_nothing_is_made_dense(graph: ExpressionGraph) -> None:
-    """A million rows and columns: four terabytes, were they made dense."""
+    """A million rows and columns would take four terabytes if made dense."""
     n = 1_000_000
     values = param(graph, VALUES, "values")
     indices = constant(graph, INDICES, "uint32")

@@ -1,6 +1,6 @@
 """Values and gradients far out, on constant rows, under masks and along long axes, in every element type.
 
-Held against the definitions in float64, differentiated by JAX, on the numbers that the element type can hold.
+They are compared with the definitions in float64, differentiated by JAX, on numbers that the type can hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.optimized
 # Allowed errors, in units of the last place of the largest number of a row.
 UNITS = {"float32": 32, "float16": 1.5, "bfloat16": 1.5}
 TYPES = tuple(UNITS)
-# XLA must round where the rules say, rather than keep 16-bit numbers in float32 on its own account.
+# XLA must round where the rules say, and not keep 16-bit numbers in float32 on its own.
 STRICT = {"xla_allow_excess_precision": False}
 
 RANDOM = np.random.default_rng(7)
@@ -57,7 +57,7 @@ def masked(x: Node) -> Node:
     return mgraph.softmax(x, constant(x.graph, MASK, x.value_type))
 
 
-# For each problem an operator, its definition and the children: unsigned integers are labels.
+# Each problem has an operator, its definition and the children: unsigned integers are labels.
 Problem = tuple[Callable[..., Node], Callable[..., Any], tuple[np.ndarray, ...]]
 CELL = far_rows(1, 1)
 GRU = CELL, far_rows(3, 2), far_rows(3, 3), far_rows(3, 4)[:1]
@@ -162,12 +162,12 @@ LONG_PROBLEMS: dict[str, Problem] = {
 
 
 def held(x: np.ndarray, kind: str) -> np.ndarray:
-    """The numbers of ``x`` that the element type can hold."""
+    """``x``, rounded to the element type."""
     return x if x.dtype == np.uint32 else x.astype(Type(kind).dtype)
 
 
 def ours(problems: Mapping[str, Problem], kind: str, derivatives: str = "rules") -> dict[str, list[Any]]:
-    """For each problem the value, and the gradients of ``sum(adjoint * value)``, by one program."""
+    """The value of each problem and the gradients of ``sum(adjoint * value)``, computed by one program."""
     graph = ExpressionGraph()
     nodes = {}
     for name, (operator, _, children) in problems.items():
@@ -202,7 +202,7 @@ def pull_back(function: Callable[..., Any], primals: Any, adjoints: Any) -> tupl
 
 @partial(jax.jit, static_argnums=0)
 def defined(definition: Callable[..., Any], children: tuple[Any, ...], adjoint: Any) -> list[Any]:
-    """The same of a definition; ``None`` for the gradient by labels."""
+    """The value and the gradients of a definition; ``None`` for the gradient of labels."""
     floats = {i: c for i, c in enumerate(children) if c.dtype != np.uint32}
 
     def of_floats(floats: dict[int, Any]) -> Any:
@@ -263,7 +263,7 @@ IMPOSSIBLE = np.array([[NOTHING, 0.5, NOTHING, 0.25], [NOTHING] * 4, [3.0, NOTHI
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.sampled("bfloat16")
 def test_masks_of_minus_infinity(graph: ExpressionGraph, kind: str) -> None:
-    """What is impossible has no probability and no gradient, also where nothing is possible."""
+    """Impossible elements have no probability and no gradient, even where nothing is possible."""
     x = param(graph, IMPOSSIBLE, type=kind)
     labels = graph.indices([1, 2, 0])
     shares = param(graph, [[0, 0.5, 0, 0.5], [0, 0, 1, 0], [1, 0, 0, 0]], "shares", kind)

@@ -1,4 +1,4 @@
-"""What looks like the pattern of a rewrite, and must stay as it is."""
+"""Graphs that look like the pattern of a rewrite, but must stay as they are."""
 
 from __future__ import annotations
 

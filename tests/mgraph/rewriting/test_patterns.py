@@ -1,4 +1,4 @@
-"""Patterns: what they match, what they bind, where they go back and try again."""
+"""Patterns: what they match, what they bind, where they backtrack."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_pattern_finds_its_places_in_a_graph(graph, x) -> None:
 
 def test_classes_match_exactly(x) -> None:
     class MyExpNodeOp(ExpNodeOp):
-        """Another function, whatever its base."""
+        """A different function, whatever its base class."""
 
         type = "my_exp"
 
@@ -74,7 +74,7 @@ def test_sums_and_products_match_in_either_order(x, y) -> None:
 
 
 def test_a_choice_is_taken_back_where_it_leads_nowhere(x, y) -> None:
-    # The first order binds x to exp(x), which then is not what is below the second child.
+    # The first order binds X to exp(exp(x)), which is not what is below the second child.
     pattern = Op(MultNodeOp, X, Op(ExpNodeOp, X))
     node = mgraph.exp(mgraph.exp(x)) * mgraph.exp(x)
     match = pattern.match(node)
@@ -192,7 +192,7 @@ def test_constants_are_matched_by_value(graph, x) -> None:
     assert match is not None and match.c is halves
     assert pattern.match(x * graph.constant((3,), inits.from_vector([0.5, 0.5, 0.4]))) is None
     assert (X * Constant(where=lambda a: a.size == 1)).match(x * halves) is None
-    # What may be another number tomorrow has no value to match.
+    # Leaves whose numbers may change have no value to match.
     named = graph.constant((3,), inits.from_value(0.5), name="half")
     given = graph.input("given", (3,))
     given.set_value([0.5, 0.5, 0.5])

@@ -1,4 +1,4 @@
-"""Random graphs of what can be rewritten: no value and no gradient changes, and one pass is all."""
+"""Random graphs of operators that can be rewritten: no value or gradient changes, and one pass is enough."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ MARKS = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(("keep", "freeze"
 
 
 def evaluated(graph: ExpressionGraph, nodes: list[Node], top: Node) -> tuple[list[Any], list[Any]]:
-    """Values of the nodes, and the gradients of ``top`` by those that are trainable."""
+    """The values of the nodes, and the gradients of ``top`` with respect to the trainable ones."""
     leaves = {i: graph.tape.nodes[i].leaf_value() for i in graph.tape.inputs}
     run = Interpreter(graph.tape.structure(), leaves.__getitem__, "rules", None, {})
     values = [np.asarray(run.value(n.id)) for n in nodes]

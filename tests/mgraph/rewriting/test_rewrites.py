@@ -255,7 +255,7 @@ def test_a_rewrite_changes_no_value_and_no_gradient(name: str) -> None:
 
 @pytest.mark.parametrize("item", DEFAULT, ids=lambda r: r.name)
 def test_every_rule_is_tried(item: Rule) -> None:
-    """Some rewrite above needs the rule: without it something is left over."""
+    """Some rewrite above needs the rule: without it, other operators are left."""
     others = [r for r in DEFAULT if r is not item]
     assert any(left(build, others) != sorted(types.split()) for build, types in REWRITES.values())
 
@@ -269,7 +269,7 @@ def test_16_bit_types_keep_their_type_and_come_closer_to_the_truth(name: str, ty
     build, _ = REWRITES[name]
 
     def rounded(graph: ExpressionGraph) -> Node:
-        """The same in float64 with parameters rounded to 16 bits."""
+        """The graph in float64, with parameters rounded to 16 bits."""
         made = build(graph)
         for node in graph.params().values():
             node.set_value(np.asarray(node.val()).astype(jnp.dtype(type)).astype(np.float64))

@@ -1,4 +1,4 @@
-"""Rewriting: nodes stay valid, rules of one's own, loops, refusals, an end."""
+"""Rewriting: nodes stay valid, rules of one's own, loops, refusals, termination."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def cells(graph: ExpressionGraph) -> Node:
 
 
 def test_a_composite_operator_lowers_to_core_ones() -> None:
-    """Two cells of nine operators each, which share what they have in common."""
+    """Two cells of nine operators each, which share their common nodes."""
     cell = "* * + + + dot tanh scalar_mult".split()
     shared = "dot negate scalar_add".split()
     report = check(cells, *cell, *cell, *shared, rules=[lower_padded_cells])

@@ -1,4 +1,4 @@
-"""Assignment in place: what is computed, what is written over, and what is not."""
+"""Assignment in place: what is computed, what is overwritten, and what is not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError,
 
 
 def pointer(node: ParamNode) -> int:
-    """Where the value lies, without anybody being handed it."""
+    """The address of the value, without handing the value out."""
     assert node._value is not None
     return node._value.unsafe_buffer_pointer()
 

@@ -61,7 +61,7 @@ def test_what_two_threads_want_is_compiled_once() -> None:
 
 
 def test_two_programs_are_compiled_at_once(monkeypatch) -> None:
-    """XLA begins each, and waits until it has begun the other as well."""
+    """Each compilation waits until the other one has begun, too."""
     cache, both = ProgramCache(4), threading.Barrier(2)
 
     class Lowered:
@@ -103,7 +103,7 @@ def test_xlas_errors_are_told_from_those_of_functions() -> None:
 
         ProgramCache(1).get("key", "double").run(failing, X)
 
-    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first where a program has run before
+    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first if the program has run before
         with pytest.raises(OutOfMemoryError, match="^double: Out of memory allocating 9 bytes$"):
             run(kind("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nMore of it"))
         with pytest.raises(JaxRuntimeError, match="^UNKNOWN: Gloo all-reduce failed"):
@@ -123,7 +123,7 @@ def test_threads_trace_one_after_the_other() -> None:
 
     def negative(x: Any) -> Any:
         inside.append(x)
-        threading.Event().wait(0.05)  # the other one would come in meanwhile
+        threading.Event().wait(0.05)  # the other thread would enter during this time
         assert len(inside) == 1
         inside.pop()
         return -x
@@ -236,7 +236,7 @@ def test_a_program_keeps_nothing_that_its_function_is_made_of_alive() -> None:
     cache.get("key", "sum").run(function, X)
     del large, function
     assert kept() is None
-    # Another object that computes the same serves as well, and is traced for another shape.
+    # Another function that computes the same works as well, and is traced for another shape.
     np.testing.assert_array_equal(cache.get("key", "sum").run(lambda x: x + 1, X[:2]), X[:2] + 1)
 
 
@@ -260,7 +260,7 @@ class Keyed:
 
 @dataclass(frozen=True)
 class Scaled(Plan, by_key=["model", "others"]):
-    """``factor * x``, for a model that no program is to keep alive."""
+    """``factor * x``, for a model that no program may keep alive."""
 
     model: Any
     others: tuple[Any, ...]

@@ -65,7 +65,7 @@ TRACED: list[SignedPlan] = []
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of traced programs, empty at first; source files may be edited while tests run."""
+    """A folder of traced programs, empty at first; editing source files while tests run does no harm."""
     found = tmp_path / stored.FOLDER
     monkeypatch.setattr(stored, "folder", lambda: found)
     monkeypatch.setattr(stored, "_BEGUN", math.inf)
@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(plan: SignedPlan) -> int:
-    """Run a plan as a process does that has not seen it; returns how often it was traced."""
+    """Run a plan as in a process that has not seen it; return how often it was traced."""
     clear_programs()
     before = len(TRACED)
     found = compiled(plan)(Given(X))

@@ -63,7 +63,7 @@ def test_both_directions_are_joined_as_by_atools(name: str) -> None:
 def em_by_hand(
     text: list[tuple[str, str]], passes: int, p0: float, tension: float
 ) -> list[list[tuple[int, int]]]:
-    """EM of the model, cell by cell."""
+    """The model's EM algorithm, cell by cell."""
     t: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
 
     def joint(source: list[str], target: list[str], i: int) -> list[float]:
@@ -113,7 +113,7 @@ def test_the_model_is_that_of_a_plain_loop(passes: int, p0: float, tension: floa
 
 
 def test_known_links_are_found() -> None:
-    """Words are translated one to one in pairs that swap places, by words that occur elsewhere, too."""
+    """Each word has one translation, neighbors swap places, and all words occur in other sentences, too."""
     draw = np.random.default_rng(1)
     sources, targets, links = [], [], []
     for _ in range(200):

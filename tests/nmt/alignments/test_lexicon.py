@@ -47,7 +47,7 @@ def test_the_binary_file_is_marians(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("best", [1, 5, 1000])
 def test_the_binary_file_is_the_text_converted(best: int, tmp_path: Path) -> None:
-    """Also with target words that are equally probable, or unknown."""
+    """This includes target words that are equally probable, or unknown."""
     words = sorted({*Path(TEXTS[1]).read_text().split()})
     (tmp_path / "half.txt").write_text("\n".join(["</s>", "<unk>", *words[::2]]))
     source, target = load_vocab(VOCAB), load_vocab(tmp_path / "half.txt")

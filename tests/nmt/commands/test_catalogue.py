@@ -1,4 +1,4 @@
-"""The page "Marian to mgraph": nothing of Marian's header is lost, and the code says what the page says."""
+"""The page "Marian to mgraph": nothing of Marian's header is missing, and code and page say the same."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_marks_begin_parts() -> None:
     }
     made = CatalogueEntry("total", "total(x)", "reduce", (), (), parts_of(text))
     assert made.marian == ("sum", "add") and made.paper == "Gauss 1809" and made.lacks == ()
-    parts = {"Source": "no twin in Marian, which has ``sum``."}
+    parts = {"Source": "no counterpart in Marian, which has ``sum``."}
     other = CatalogueEntry("total", "total(x)", "reduce", (), (), parts)
     assert other.marian == () and other.paper == "" and other.lacks == ("Shape", "Gradient")
 

@@ -69,7 +69,7 @@ def test_the_operators_of_a_model_as_text_json_and_a_page(
 def test_what_differs_only_together_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No operator departs by itself, but the compiled whole does: a fault of what is compiled together."""
+    """No operator departs by itself, but the compiled whole does: the fault is in compiling it as a whole."""
     checks = (ParameterCheck("W", (1,), {"float64": 1e-3}),)
     monkeypatch.setattr(
         "nmt.training.gradients.check_model_gradients", lambda *_, **__: LossReport("1 parameter", checks)

@@ -40,7 +40,7 @@ def test_what_is_refused_is_refused_with_its_reason(name: str) -> None:
 
 
 def _refusal(command: str, option: str, value: str) -> str:
-    if option == "type":  # a model's own options are looked at when it is made
+    if option == "type":  # a model's options are checked when the model is made
         with pytest.raises(UnsupportedOptionError) as unsupported:
             check_options(ModelOptions(type=value))
         return str(unsupported.value)

@@ -1,4 +1,4 @@
-"""``decode`` and ``score`` in shares: what is joined is what one process writes."""
+"""``decode`` and ``score`` in shares: the joined output is what one process writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mgraph(*words: str | Path) -> None:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """As if SLURM had started this process as one of three."""
+    """Set the environment as if SLURM had started this process as one of three."""
 
     def launched(number: int) -> None:
         for name, value in {**SLURM, "SLURM_PROCID": str(number)}.items():
@@ -62,7 +62,7 @@ def test_processes_of_a_launcher_translate_what_one_does(
 ) -> None:
     """More shares than lines, so that some are empty."""
     source, out = tmp_path / "source.gz", tmp_path / "out"
-    source.write_bytes(gzip.compress(b"\n".join(Path(SOURCE).read_bytes().split(b"\n")[:20])))  # no last end
+    source.write_bytes(gzip.compress(b"\n".join(Path(SOURCE).read_bytes().split(b"\n")[:20])))  # not ended
     words = ["decode", *PAIR, "-i", source, *options]
     mgraph(*words, "-o", tmp_path / "whole")
     whole = (tmp_path / "whole").read_bytes()
@@ -76,7 +76,7 @@ def test_processes_of_a_launcher_translate_what_one_does(
 
 
 def assert_alike(found: bytes, expected: bytes) -> None:
-    """Line by line the same; programs of other shapes round the last digit of scores differently."""
+    """Assert that lines are the same; programs of other shapes round the last digit of scores differently."""
     lines, wanted = (text.decode().split("\n") for text in (found, expected))
     assert len(lines) == len(wanted)
     for line, other in zip(lines, wanted, strict=True):
@@ -86,7 +86,7 @@ def assert_alike(found: bytes, expected: bytes) -> None:
 
 
 def killed_after(rows: int, folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> Path:
-    """A copy of ``folder`` at the moment when so many rows are written, with half a line more."""
+    """A copy of ``folder`` made when ``rows`` rows have been written, with half a line more."""
     write, copy, written = parts.PartWriter.write, folder.with_name("killed"), []
 
     def watched(part: Any, text: str, counts: Any) -> None:
@@ -149,7 +149,7 @@ def test_parts_of_other_models_texts_and_options_are_not_mixed(
 
 
 def copying(texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> sharing.Results:
-    """Work that writes its lines."""
+    """Work whose results are its input lines."""
     return ((line.decode().removesuffix("\n"), {}) for line in itertools.islice(texts[0], done, None))
 
 
@@ -171,7 +171,7 @@ def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path, caplog: pytest.
     assert shared(tmp_path / "out").do(lambda: copying) == {}
     assert (tmp_path / "out").read_bytes() == Path(SOURCE).read_bytes()
     assert shared(tmp_path / "out", "--share", "3").do(loading) == {}
-    with caplog.at_level("INFO"):  # an output of 4 shares serves who asks for 5
+    with caplog.at_level("INFO"):  # an output of 4 shares serves a call for 5
         assert shared(tmp_path / "out", shares=5).do(loading) == {}
     assert caplog.messages == [f"[shares] All shares are complete: {tmp_path / 'out'}"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", f"out{parts.NOTE}"]
@@ -239,7 +239,7 @@ def test_processes_on_a_host_take_their_own_gpus(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without shares a process does what it would do alone."""
+    """Without shares, a process does what it would do alone."""
     asked = []
 
     def started(*words: Any, local_index: int | None = None) -> None:
@@ -264,7 +264,7 @@ sys.exit(cli.main(sys.argv[1:]))
 
 @pytest.mark.slow
 def test_lost_processes_cost_their_shares_only(tmp_path: Path) -> None:
-    """Of three processes one is killed in its second share, and nobody joins; this share is run again."""
+    """One of three processes is killed in its second share; nothing is joined until that share runs again."""
     source, out = tmp_path / "source", tmp_path / "out"
     source.write_bytes(Path(SOURCE).read_bytes() * 20)
     words = ["decode", *PAIR, "-i", str(source), "-o", str(out), "--shares", "6", "-b", "1"]

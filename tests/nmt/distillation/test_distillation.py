@@ -46,7 +46,7 @@ def test_the_nearest_candidate_is_chosen() -> None:
 
 
 class FakeTeacher:
-    """Translates by capitals, with the reverse as second best; ends after ``limit`` lines, as if killed."""
+    """Translates into capitals, with the reverse as second best; ends after ``limit`` lines, as if killed."""
 
     options = SimpleNamespace(beam_size=2)
 

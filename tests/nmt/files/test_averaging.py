@@ -1,4 +1,4 @@
-"""``mgraph average``: the mean of checkpoints, smoothed, and of the best by a metric."""
+"""``mgraph average``: the mean of checkpoints, smoothed, and of the best ones by a metric."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def checkpoint(folder: Path, update: int, values: list[float], text: str = "type
 
 @pytest.fixture
 def models(tmp_path: Path) -> list[Path]:
-    """In the order in which a shell lists them."""
+    """Models in the order in which a shell lists them."""
     made = {10000: [3.0, 9.0], 8000: [0.0, 1.0], 9000: [1.0, 3.0]}
     return [checkpoint(tmp_path, update, values) for update, values in made.items()]
 

@@ -39,7 +39,7 @@ def test_what_marian_converts_byte_for_byte(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("gemm_type", sorted(set(GEMM_TYPES) - {"intgemm8avx512vnni", BERGAMOT}))
 def test_matrices_are_quantised_as_marian_does(gemm_type: str) -> None:
-    """Also such as are too narrow for some processors, which ``write_bin`` leaves alone."""
+    """This includes matrices that are too narrow for some processors, which ``write_bin`` leaves alone."""
     source = read_npz(DATA / "items" / "quantized.npz")
     path = DATA / "items" / f"quantized.{gemm_type}.bin"
     data = np.fromfile(path, np.uint8)
@@ -69,7 +69,7 @@ def test_a_quantised_model_becomes_floats(tmp_path: Path) -> None:
 
 
 def test_bergamots_files_have_integer_embeddings(tmp_path: Path) -> None:
-    """Which its decoder finds as rows, not transposed; what is read back is what was rounded."""
+    """Bergamot's decoder finds them as rows, not transposed; the rounded numbers are read back."""
     convert_model(NUMBERS, tmp_path / "a.bin", gemm_type=BERGAMOT)
     data = np.fromfile(tmp_path / "a.bin", np.uint8)
     entries = {entry.name: entry for entry in BinaryItems(data, "a.bin").entries}
@@ -84,7 +84,7 @@ def test_bergamots_files_have_integer_embeddings(tmp_path: Path) -> None:
 
 
 def test_what_marian_would_use_wrongly_stays_float(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Untied outputs, which it transposes; sizes that fill no registers."""
+    """Untied outputs, which Marian transposes; sizes that do not fill registers."""
     generator = np.random.default_rng(0)
     shapes = {"a_W": (64, 32), "b_W1": (48, 32), "c_W": (64, 24), "decoder_ff_logit_out_Wt": (64, 64)}
     shapes |= {"d_Wemb": (64, 64), "e_b": (1, 64)}
@@ -113,7 +113,7 @@ def test_integers_round_to_even_and_are_cut() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-g", "packed16"], 2, "--gemm-type packed16: it is for FBGEMM's packed products"),
+        (["-g", "packed16"], 2, "--gemm-type packed16: it is for FBGEMM's packed matrices"),
         (["-g", "int4"], 2, "--gemm-type must be one of float32, intgemm8"),
         (["--export-as", "onnx-encode"], 2, "--export-as onnx-encode: mgraph export writes models as ONNX"),
         (["--export-as", "pt"], 2, "--export-as must be one of marian-bin, huggingface; got 'pt'"),
@@ -153,7 +153,7 @@ def test_a_shortlist_byte_for_byte_as_marian_converts_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("protocol", range(1, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickles_are_read_as_python_reads_them(protocol: int) -> None:
-    """The plain data in them, in every protocol that can name a storage; and what follows is left."""
+    """Their plain data is read in every protocol that can name a storage; what follows is left unread."""
     word = "naïve"
     data = {"a": [1, -1, 300, 70_000, 2**70, -(2**70), True, False, None, 1.5], word: (word, (), (1,), [[]])}
     data |= {"b": (1, 2), "c": (1, 2, 3), "d": (1, 2, 3, 4), "e": {}, "f": {1: {"x": word}}, "g": word * 99}

@@ -1,4 +1,4 @@
-"""HuggingFace's MarianMT and Marian: what each computes with the other's models; the way there and back."""
+"""HuggingFace's MarianMT and Marian: what each computes with the other's models; conversion both ways."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def checkpoint(name: str) -> TorchCheckpoint:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_marian_model_computes_the_same_at_huggingface(name: str) -> None:
-    """The digest says that what HuggingFace loaded is what is exported; it computed what Marian prints."""
+    """The digest shows that HuggingFace loaded what we export; it computed what Marian prints."""
     tensors = to_huggingface(HERE / f"{name}.npz").tensors
     assert digest(tensors) == MARIAN[name]["digest"]
     ours = [words for _, words, _ in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
@@ -131,7 +131,7 @@ def test_a_checkpoint_comes_back(name: str, tmp_path: Path) -> None:
     save_parameters(tmp_path / "model.npz", params, text)
     again = to_huggingface(tmp_path / "model.npz").tensors
     rows = RANDOM[name]
-    if name == "hf-source":  # without tie_word_embeddings HuggingFace shares nothing, and leaves this aside
+    if name == "hf-source":  # without tie_word_embeddings HuggingFace shares nothing and ignores this
         del tensors["model.shared.weight"]
     for key, array in tensors.items():
         if "embed_tokens" in key or key in ("model.shared.weight", "lm_head.weight"):
@@ -146,7 +146,7 @@ def test_a_checkpoint_comes_back(name: str, tmp_path: Path) -> None:
 
 
 def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
-    """As ``mgraph convert`` does it; the pieces come back as one vocabulary, and the model translates."""
+    """Converted by ``mgraph convert``; the pieces come back as one vocabulary, and the model translates."""
     vocab, folder = str(NUMBERS / "vocab.spm"), tmp_path / "folder"
     command = ["convert", "-f", str(NUMBERS / "model.npz"), "-t", str(folder)]
     assert main([*command, "--export-as", "huggingface", "-V", vocab, vocab, "--quiet"]) == 0
@@ -168,7 +168,7 @@ def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_of_which_a_part_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Half of the SentencePiece models are no use, and no words are no vocabulary."""
+    """One SentencePiece model of two is of no use, and an empty word list is no vocabulary."""
     folder, target = tmp_path / "folder", tmp_path / "out" / "model.npz"
     export_huggingface(NUMBERS / "model.npz", folder, [str(NUMBERS / "vocab.spm")] * 2)
     (folder / "source.spm").unlink()
@@ -182,7 +182,7 @@ def test_a_tokenizer_of_which_a_part_is_missing(tmp_path: Path, caplog: pytest.L
 
 
 def test_vocabularies_of_words(tmp_path: Path) -> None:
-    """Two vocabularies of unequal sizes; SentencePiece models split for them, as in OPUS-MT's folders."""
+    """Two vocabularies of unequal sizes, with SentencePiece models to split for them, as OPUS-MT has them."""
     vocabs = [*map(str, vocabs_of("separate")), *[str(NUMBERS / "vocab.spm")] * 2]
     folder, target = tmp_path / "folder", tmp_path / "out" / "model.npz"
     export_huggingface(HERE / "separate.npz", folder, vocabs)
@@ -239,7 +239,7 @@ def test_a_start_that_is_not_zeros(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_pad_within_the_words_stays(tmp_path: Path) -> None:
-    """Words that HuggingFace's users add come behind ``<pad>``."""
+    """Words that HuggingFace's users add come after ``<pad>``."""
     config, tensors = checkpoint("hf-all")
     more = {
         "model.shared.weight": np.ones((2, 16), np.float32),
@@ -272,7 +272,11 @@ def test_a_configuration_that_no_longer_fits(caplog: pytest.LogCaptureFixture) -
     ("old", "new", "message"),
     [
         ("type: transformer", "type: s2s", "type: HuggingFace's MarianMT has only 'transformer'"),
-        ("postprocess: dan", "postprocess: da", "transformer-postprocess: .* only 'dan', the model has 'da'"),
+        (
+            "postprocess: dan",
+            "postprocess: da",
+            "transformer-postprocess: .* only 'an' or 'dan', the model has 'da'",
+        ),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess: .* only '' or 'd', the model has 'n'"),
         ("autoreg: self-attention", "autoreg: rnn", "transformer-decoder-autoreg: .* the model has 'rnn'"),
         ("ffn-activation: swish", "ffn-activation: prelu", "transformer-ffn-activation: .* or 'sigmoid'"),
@@ -325,7 +329,7 @@ def test_arrays_that_do_not_fit() -> None:
 
 
 def test_folders(tmp_path: Path) -> None:
-    """Parts of a model, files of PyTorch, and what is none of either."""
+    """Parts of a model, files of PyTorch, and folders with neither."""
     shutil.copytree(HERE / "hf-all", tmp_path / "a")
     whole = tmp_path / "a" / "model.safetensors"
     arrays = read_safetensors(whole).arrays

@@ -1,4 +1,4 @@
-"""Model files without a configuration, which the options of a command describe."""
+"""Model files without a configuration; the options of a command describe them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of models as they are published; ``data/directories`` holds what Marian says to their texts."""
+"""Directories of models as they are published; ``data/directories`` holds Marian's translations with them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ gemm-precision: int8shiftAlphaAll
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     def write(*names: str, **texts: str) -> Path:
-        """Empty files, and files of texts (``_`` in a keyword is the dot before its ending)."""
+        """Write empty files, and files with texts (``_`` in a keyword is the dot before its ending)."""
         for name in names:
             (tmp_path / name).write_bytes(b"")
         for name, text in texts.items():
@@ -59,7 +59,7 @@ def test_opus_mt_takes_raw_text_and_gives_it() -> None:
 
 
 def test_firefox_translates_as_marian() -> None:
-    """The shortlist is so short that most lines are other ones without it."""
+    """The shortlist is so short that most translations would differ without it."""
     translator = Translator.from_dir(str(DATA / "firefox"))
     assert translator.options.shortlist == (str(DATA / "firefox" / "lex.9.9.ende.s2t.bin"),)
     assert translator.translate(read_lines(DATA / "plain.txt")) == read_lines(DATA / "firefox.txt")
@@ -173,7 +173,7 @@ def test_a_directory_of_marians_training_that_was_moved(files: Files) -> None:
 def test_yaml_of_any_style_is_a_configuration(models: str, files: Files) -> None:
     words = "".join(f"{word}: {number}\n" for number, word in enumerate(["</s>", "<unk>", "models"]))
     folder = files("a.npz", decoder_yml=f"beam-size: 3\nvocabs: [vocab.yml, vocab.yml]\n{models}\n")
-    if models.startswith("\ufeff"):  # a mark that is only at the start of a file
+    if models.startswith("\ufeff"):  # a byte-order mark can only be at the start of a file
         files(decoder_yml=f"{models}\nbeam-size: 3\n")
     files(vocab_yml=words)  # has the word, but is no configuration
     found = read_directory(folder)
@@ -261,7 +261,7 @@ def test_pieces_can_be_named_without_a_directory() -> None:
 def test_a_vocabulary_of_another_size_is_warned_of(
     change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Marian takes it without a word, as it may be meant: then --dim-vocabs was given in training."""
+    """Marian takes it silently, because it may be intended: then --dim-vocabs was given in training."""
     found = read_directory(DATA / "opus-mt")
     words = Path(found["vocabs"][0]).read_text().splitlines()
     size = len(words)

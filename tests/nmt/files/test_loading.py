@@ -1,4 +1,4 @@
-"""Files of models: saved and loaded, damaged, of other options, of old versions."""
+"""Files of models: saved and loaded, damaged, with other options, from old versions."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_class_is_not_translated_into() -> None:
 
 @pytest.mark.slow
 def test_training_on_classes(tmp_path: Path) -> None:
-    """Fields of a class, of weights and of text; the class's vocabulary is made from files."""
+    """Fields with a class, weights and text; the vocabulary of classes is made from files."""
     for path in (SOURCE, CLASS):
         shutil.copy(path, tmp_path)
     common = {

@@ -68,7 +68,7 @@ def test_what_a_factored_model_needs() -> None:
 @pytest.mark.parametrize("name", ["source", "both"])
 @pytest.mark.sampled("both")
 def test_training(name: str, tmp_path: Path) -> None:
-    """It resumes, Marian's sizes are in the file, and translations are scored as text."""
+    """Training resumes, the file has Marian's sizes, and translations are scored as text."""
     vocabs, texts = zip(*MODELS[name], strict=True)
     model, files = str(tmp_path / "m.npz"), list(map(str, texts))
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The gradient of a whole model: right rules pass, wrong ones are found however small what they spoil."""
+"""The gradient of a whole model: right rules pass, wrong ones are found however small their effect is."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def batch_of(pairs: list) -> Batch:
 
 
 def varied(options: ModelOptions) -> Model:
-    """A small model whose biases and scales are not all alike."""
+    """A small model whose biases and scales are not all the same."""
     created = create_model(options, seed=4)
     rng = np.random.default_rng(0)
     changed = {n: p + 0.2 * rng.standard_normal(p.shape, np.float32) for n, p in created.params.items()}
@@ -139,7 +139,7 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
 @pytest.mark.parametrize("factor", [4, 12])
 @pytest.mark.sampled("4")
 def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> None:
-    """Where softmax comes close to 0 and 1 its gradient is what is left of terms that cancel."""
+    """Where softmax is close to 0 or 1, the terms of its gradient nearly cancel."""
     params = {n: p * (factor if n.endswith(("_Wq", "_Wk")) else 1) for n, p in model.params.items()}
     report = check_model_gradients(type(model)(model.options, params), PAIRS[:1])
     assert report.ok and "rounding" in verdicts(report).values()
@@ -152,7 +152,7 @@ def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> N
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, cls: Any, change: Callable[..., Any]) -> None:
-    """Let ``change(gradients, adj, val, *values)`` replace what the rule of ``cls`` returns."""
+    """Make the rule of ``cls`` return ``change(gradients, adj, val, *values)``."""
     right = cls.backward_ops
 
     def wrong(self: Any, adj: Any, val: Any, *values: Any) -> Any:
@@ -163,7 +163,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, cls: Any, change: Callable[..., Any])
 
 
 def first(change: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Change the gradient by the first child only."""
+    """Change only the gradient with respect to the first child."""
     return lambda gradients, *_: (change(gradients[0]), *gradients[1:])
 
 
@@ -172,7 +172,7 @@ def small_ones(factor: float, below: float) -> Callable[[Any], Any]:
 
 
 def without_the_sum(gradients: Any, adj: Any, _: Any, query: Any, keys: Any, values: Any, mask: Any) -> Any:
-    """The gradient by queries, had softmax's rule but one of its two terms."""
+    """The gradients of attention; that of the queries has only one of the two terms in softmax's rule."""
     scale = query.shape[-1] ** -0.5
     weights = jax.nn.softmax(scale * (query @ keys.mT) + mask)
     return scale * (weights * (adj @ values.mT)) @ keys, *gradients[1:]
@@ -221,7 +221,7 @@ def test_a_rule_that_loses_digits_in_float32_is_unstable(
 
 @pytest.mark.thorough
 def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
-    """The queries see almost nothing of keys that are almost equal: their gradient is a millionth."""
+    """Keys that are almost equal make almost no difference to queries, whose gradient is a millionth."""
     params = {n: p * (1e-6 if n.endswith(("_Wk", "_bk")) else 1) for n, p in model.params.items()}
     faint = type(model)(model.options, params)
     sizes = {row.name: row.gradient for row in check_model_gradients(faint, PAIRS, float32=False).checks}

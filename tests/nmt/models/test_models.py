@@ -1,4 +1,4 @@
-"""Translation models: against Marian's numbers, and against themselves."""
+"""Translation models, compared with Marian's numbers and with themselves."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def pairs_of(
 
 
 def assert_marians_scores(model: Model, pairs: list[tuple[list[int], list[int]]], reference: Path) -> None:
-    """Word scores within two units of the fifth decimal, sums within their sixth significant digit."""
+    """Word scores agree within two units of the fifth decimal, sums within the sixth significant digit."""
     lines = reference.read_text().splitlines()
     got = score(model, pairs)
     assert len(lines) == len(got)
@@ -327,7 +327,7 @@ def test_models_are_recorded_in_the_element_type_of_the_graph(plain_model: Model
     words, position = graph.input("words", (4,), Type.int32), graph.input("position", (), Type.int32)
     start = plain_model.start(graph, encoded, 2, 2, [6])
     logits, state, *_ = plain_model.step(encoded, start, words, position, 2)
-    state.pop("ancestors", None)  # counts places, for which 16 bits are too few
+    state.pop("ancestors", None)  # counts places, and 16 bits are too few for that
     nodes = [logits, *state.values(), plain_model.logits(encoded, ids)]
     assert {node.value_type for node in nodes} == {kind}
 

@@ -1,4 +1,4 @@
-"""The recurrent model types: against Marian's numbers, files and places of dropout."""
+"""The recurrent model types, compared with Marian's numbers, files and places of dropout."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def streams_of(name: str) -> list[Streams]:
 
 
 def assert_marians_scores(model: Model, streams: Sequence[Streams], reference: Path) -> None:
-    """Word scores within two units of the fifth decimal, attention within two of the sixth digit."""
+    """Word scores agree within two units of the fifth decimal, attention within two of the sixth digit."""
     lines = reference.read_text().splitlines()
     for line, found in zip(lines, score(model, streams, attention=True), strict=True):
         words = np.array(line.split("WordScores= ")[1].split(), float)

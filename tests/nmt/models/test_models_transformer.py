@@ -1,4 +1,4 @@
-"""Models of the transformer family: against Marian's numbers, and against themselves."""
+"""Models of the transformer family, compared with Marian's numbers and with themselves."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def test_single_steps_are_marians(row: str) -> None:
 
 
 def stepped(model: Model, sources: list[Source], words: np.ndarray, attention: bool) -> tuple[Any, Any, Any]:
-    """Logits and attention of each step for words that are given, ``(sentences * beam, time)``, and the
-    shapes of the states before each."""
+    """Logits and attention of each step for the given words, ``(sentences * beam, time)``, and the shapes of
+    the states before each step."""
     batch, beam = len(sources[0].ids), len(words) // len(sources[0].ids)
     lengths = tuple(source.ids.shape[1] for source in sources)
     encoded = jax.jit(model.encoder(batch, lengths))(model.params, sources)
@@ -211,7 +211,7 @@ def test_steps_are_the_teacher_forced_model_and_attend_alike(name: str) -> None:
 
 
 def one_step(graph: ExpressionGraph, model: Model, shortlist: mgraph.Node | None = None) -> mgraph.Node:
-    """The logits of a second step: 2 sentences, 2 hypotheses each."""
+    """The logits of a second step: 2 sentences with 2 hypotheses each."""
     source = drawn(0, [4, 2], 11)
     ids, words = (constant(graph, value) for value in (source.ids, np.array([3, 4, 5, 6], np.int32)))
     encoded = model.encode([Source(ids, constant(graph, source.mask))])

@@ -1,4 +1,4 @@
-"""The parameters of models: what Marian's have, what our layers declare, what graphs are asked for."""
+"""The parameters of models: those of Marian's models, those that our layers declare and ask graphs for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def model_options(said: dict[str, Any]) -> ModelOptions:
-    """Options by Marian's names."""
+    """Model options from Marian's option names."""
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
     known = {n.replace("-", "_"): values.pop(n) for n in said if n in ModelOptions()}
     return ModelOptions(**known, extra=MappingProxyType(values))
@@ -69,7 +69,7 @@ def read_models() -> dict[str, tuple[ModelOptions, Shapes]]:
 
 MODELS = read_models()
 REFUSED = ("new-no-bias-rnn",)
-"""What Marian trains and we refuse (``check_new``)."""
+"""Models that Marian trains and we refuse (``check_new``)."""
 
 
 # ---------------------------------------------------------------- what Marian's models have
@@ -98,11 +98,11 @@ def test_marians_models_have_every_type_and_every_layer_with_parameters() -> Non
     classes = [Layer]
     for kind in classes:
         classes += kind.__subclasses__()
-    classes = [kind for kind in classes if kind.__module__.split(".")[0] in ("layers", "nmt")]  # not of tests
+    classes = [kind for kind in classes if kind.__module__.split(".")[0] in ("layers", "nmt")]  # no test's
     declaring = {kind.__name__ for kind in classes if "self.param(" in inspect.getsource(kind)}
     cells = {kind.__name__ for kind in CELLS.values()}
-    declaring |= {kind.__name__ for kind in Output.__subclasses__()}  # declare what it declares
-    of_metrics = {"CometEncoder"}  # which score translations, and are not trained here
+    declaring |= {kind.__name__ for kind in Output.__subclasses__()}  # they inherit its declarations
+    of_metrics = {"CometEncoder"}  # these score translations, and are not trained here
     assert (declaring | cells) - {"Layer", "Cell"} - of_metrics == found
     assert {options.type for options, _ in MODELS.values()} == set(TYPES)
 
@@ -119,7 +119,7 @@ def test_parameters_begin_as_marians_do(name: str) -> None:
             (magnitude,) = values
             bound = uniform_bound(parameter)
             assert magnitude <= bound * (1 + 1e-4), parameter_name
-            # The largest of n numbers is below this once in 10^5 times.
+            # The largest of n numbers is below this bound once in 10^5 times.
             assert magnitude >= bound * 1e-5 ** (1 / math.prod(parameter.shape)), parameter_name
         else:
             expected = {"zeros": [0, 0], "ones": [1, 1], "eye": [0, 1]}[repr(parameter.init)[len("inits.") :]]
@@ -127,7 +127,7 @@ def test_parameters_begin_as_marians_do(name: str) -> None:
 
 
 def uniform_bound(parameter: Parameter) -> float:
-    """What a uniform initializer draws up to, by its definition."""
+    """The bound of a uniform initializer, by its definition."""
     rows, columns = parameter.shape
     init = parameter.init
     assert isinstance(init, Glorot)
@@ -221,7 +221,7 @@ def test_nothing_explains_a_name_of_no_model() -> None:
 @pytest.mark.parametrize("name", ["rnn-ssru", "nematus-deep", "transformer-new-positions", "multi-s2s-deep"])
 @pytest.mark.sampled("transformer-new-positions", "nematus-deep")
 def test_what_a_hint_says_makes_the_parameter(name: str) -> None:
-    """Of every model's parameters, those that the plain model of its type has not."""
+    """Every parameter of a model that the plain model of its type lacks has a hint."""
     options, shapes = MODELS[name]
     plain = ModelOptions(type=options.type, dim_vocabs=options.dim_vocabs)
     hints = Explanations(plain).hints([n for n in shapes if n not in parameters(plain)])
@@ -252,7 +252,7 @@ def test_sizes_that_no_option_says_are_told_by_the_parameters(tmp_path: Path) ->
 
 
 def test_a_table_that_is_missing_is_listed_whatever_its_size(tmp_path: Path) -> None:
-    """Its size cannot be told; it is no invalid ``dim-vocabs``."""
+    """Its size cannot be known; the error is not about an invalid ``dim-vocabs``."""
     path = tmp_path / "old.npz"
     tied = dataclasses.replace(TRANSFORMER, dim_vocabs=(11, 11), tied_embeddings_all=True)
     write_npz(path, {name: np.asarray(value) for name, value in create_model(tied).params.items()})
@@ -289,7 +289,7 @@ def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
     [
         ({"dec_depth": 10**9}, "dec-depth: expected a number from 1 to 256, got 1000000000"),
         ({"dim_emb": "5"}, "dim-emb: expected a number from 1 to 1048576, got '5'"),
-        ({"enc_cell": "slow"}, "enc-cell: 'slow' is unknown; there is 'gru', 'gru-nematus', "),
+        ({"enc_cell": "slow"}, "enc-cell: 'slow' is unknown; expected 'gru', 'gru-nematus', "),
         ({"transformer_postprocess": "dax"}, "transformer-postprocess: 'dax' has the unknown operation 'x'"),
         ({"transformer_preprocess": "a"}, "transformer-preprocess: 'a' has the unknown operation 'a'"),
     ],

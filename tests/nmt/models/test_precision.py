@@ -54,7 +54,7 @@ def saved(options: ModelOptions, path: Path) -> str:
 
 
 def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
-    """Log-probabilities of made-up words for the sentences ``rows`` of four."""
+    """Log-probabilities of made-up words for four sentences, or for the ``rows`` of them."""
     random = np.random.default_rng(1)
     ids = random.integers(2, 11, (4, 6)).astype(np.int32)[rows]
     targets = random.integers(2, 11, (4, 5)).astype(np.int32)[rows]
@@ -153,7 +153,7 @@ def test_multipliers_of_activations_are_read_and_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_shortlist_selects_from_int8(tied: bool) -> None:
-    """The columns that it selects are those of all words."""
+    """The selected columns equal those of the whole vocabulary."""
     table = Embedding("E", 9, 6).table
     layer = Output("o", 6, 9, tied=table if tied else None, transposed=tied)
     params: dict[str, Any] = {n: drawn(*map(int, p.shape)) for n, p in _named(layer).items()}
@@ -211,7 +211,7 @@ def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_long_sentences_in_16_bits_show_no_later_words(kind: str) -> None:
-    """Of all places up to 260, bfloat16 has only every second above 256."""
+    """Above 256, bfloat16 can only represent every second place, so places up to 260 might be confused."""
     options = replace(TRANSFORMER, type="lm-transformer", dim_vocabs=(11,), dec_depth=1)
     model = create_model(options, seed=3)
     graph = ExpressionGraph(inference=True)

@@ -1,4 +1,4 @@
-"""Where transformers drop out in training, and what shares a mask."""
+"""Where transformers apply dropout in training, and what shares a mask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYWHERE = Dropouts(0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
 
 
 class Masks(ExpressionGraph):
-    """A graph that keeps a list of the masks asked for: probability and shape."""
+    """A graph that lists the masks that it is asked for: probability and shape."""
 
     def __init__(self, inference: bool = False) -> None:
         super().__init__(inference)
@@ -58,7 +58,7 @@ def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
     # Embeddings, then after each block: two in the encoder, three in the decoder; one mask for all sentences.
     assert masks(options, Dropouts(transformer=0.2)) == [(0.2, emb_src)] * 3 + [(0.2, emb_trg)] * 4
     assert masks(options, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 5))]
-    # Attention drops each weight of its own: heads, queries and keys.
+    # Attention drops every weight independently: heads, queries and keys.
     assert masks(options, Dropouts(transformer_attention=0.4)) == [
         (0.4, (2, 2, queries, keys)) for queries, keys in ((4, 4), (3, 3), (3, 4))
     ]

@@ -1,4 +1,4 @@
-"""Memory that a program needs again and again is not mapped anew each time, until it is given back."""
+"""Memory that a program needs repeatedly is not mapped again each time, until it is given back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 def test_the_cpu_computes_in_the_thread_that_asks() -> None:
-    # Only the main thread's memory can be kept.
+    # Only memory of the main thread can be kept.
     assert python(
         """
 import jax

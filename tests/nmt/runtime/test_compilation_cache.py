@@ -1,4 +1,4 @@
-"""The folder of compiled programs: where it is, what it spares, and that it never stands in the way."""
+"""The folder of compiled programs: where it is, what it saves, and that it never gets in the way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(*text, found.count("cache_hits"), found.count("cache_misses"), stats.misse
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
-    """What JAX is told, without telling it."""
+    """The settings that JAX would get, without setting them."""
     told: list[tuple[str, object]] = []
     monkeypatch.setattr(jax.config, "update", lambda name, value: told.append((name, value)))
     monkeypatch.delenv(VARIABLE)
@@ -136,7 +136,7 @@ def test_what_was_unused_longest_goes_first(inside: str, ending: str, tmp_path: 
 
 
 def test_what_is_no_program_is_never_deleted(tmp_path: Path) -> None:
-    """The folder may be one in which there is much else."""
+    """The folder may contain many other files."""
     folder = tmp_path / processor()
     others = [tmp_path / "corpus" / "train.en", tmp_path / "corpus" / "all-cache", folder / "notes"]
     for path in others:
@@ -170,7 +170,7 @@ def test_folders_are_made_for_the_user_alone(settings, tmp_path: Path) -> None:
 def test_what_others_can_write_to_is_passed_over(
     settings, monkeypatch, caplog, tmp_path: Path, open_: str, mode: int
 ) -> None:
-    """With what must be done; neither a link nor a folder that exists already leads around it."""
+    """A warning says what to do; neither a link nor an existing folder gets around the check."""
     monkeypatch.setattr(compilation_cache, "_is_of_one", lambda state: False)
     (tmp_path / open_).mkdir(parents=True)
     (tmp_path / open_).chmod(mode)
@@ -209,7 +209,7 @@ def test_below_a_sticky_folder_it_may_be_but_not_there_itself(settings, caplog, 
 @POSIX
 @pytest.mark.parametrize("theirs", ["above", "above/cache", f"above/cache/{processor()}"])
 def test_somebody_elses_is_passed_over(settings, monkeypatch, caplog, tmp_path: Path, theirs: str) -> None:
-    """Also for root, who could read and write it."""
+    """This holds for root, too, who could read and write it."""
     (tmp_path / theirs).mkdir(parents=True)
     real = Path.stat
     where = tmp_path / theirs
@@ -226,7 +226,7 @@ def test_somebody_elses_is_passed_over(settings, monkeypatch, caplog, tmp_path: 
 
 @POSIX
 def test_a_private_group_is_nobody_else(settings, caplog, tmp_path: Path) -> None:
-    """As Debian and Fedora give each user one, so that ``~/.cache`` may be open to it."""
+    """Debian and Fedora give each user one, so ``~/.cache`` may be open to it."""
     pwd, grp = pytest.importorskip("pwd"), pytest.importorskip("grp")
     user = pwd.getpwuid(os.geteuid())
     if grp.getgrgid(user.pw_gid)[0] != user.pw_name or grp.getgrgid(user.pw_gid)[3]:

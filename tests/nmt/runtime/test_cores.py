@@ -1,4 +1,4 @@
-"""Cores that control groups allow, by files as Linux shows them."""
+"""Cores that control groups allow, read from files as on Linux."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NO_PORT = "--coordinator: expected HOST:PORT, a port below 65536"
 
 
 def run(code: str) -> str:
-    """What a fresh Python prints; its log goes to stdout, too."""
+    """What a fresh Python prints, including its log, which also goes to stdout."""
     setup = "import logging, sys\nlogging.basicConfig(level=20, stream=sys.stdout, format='%(message)s')\n"
     return python(setup + code, JAX_PLATFORMS="cpu")
 
@@ -63,7 +63,7 @@ def test_a_launched_process_takes_the_gpu_of_its_number(
 
 
 def refusals(first: str, calls: list[str]) -> list[str]:
-    """What calls of nmt.runtime.devices say, all in one process."""
+    """The errors of calls of nmt.runtime.devices, all in one process."""
     code = "from mgraph import DeviceError\nfrom nmt.runtime import devices\n"
     code += f"from nmt.runtime.launchers import Launch\n{first}\n"
     for call in calls:
@@ -102,11 +102,12 @@ def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
 
 
 def test_what_comes_too_late_is_refused() -> None:
+    alone = "JAX has already started, for one process"
     calls = {
-        "start(devices=['1'])": "--devices 1: JAX runs already, with the devices it has",
-        "start_all(cpu_devices=3)": "--cpu-devices 3: JAX runs already, with 1 of them",
-        "join_processes(Launch('', 0, 2), 'a:1')": "--coordinator a:1: JAX runs already, for one process",
-        "join_processes(Launch('SLURM', 0, 2))": "launched by SLURM: JAX runs already, for one process",
+        "start(devices=['1'])": "--devices 1: JAX has already started, with the devices it has",
+        "start_all(cpu_devices=3)": "--cpu-devices 3: JAX has already started, with 1 of them",
+        "join_processes(Launch('', 0, 2), 'a:1')": f"--coordinator a:1: {alone}",
+        "join_processes(Launch('SLURM', 0, 2))": f"launched by SLURM: {alone}",
     }
     assert refusals("devices.start()", list(calls))[1:] == [*calls.values()]
 
@@ -127,13 +128,13 @@ def test_a_process_says_that_the_others_have_not_come(index: int) -> None:
         "devices.leave_processes(0)\n"
     )
     assert said.splitlines()[-1] == (
-        f"--coordinator localhost:{port}: other processes of this training have not come within 1 seconds; "
+        f"--coordinator localhost:{port}: other processes of this training did not join within 1 seconds; "
         "each that failed says why"
     )
 
 
 def test_the_first_process_says_that_its_port_is_taken() -> None:
-    """JAX would wait, or crash."""
+    """Without this check, JAX would wait, or crash."""
     with socket() as other:
         other.bind(("", 0))
         other.listen()
@@ -165,11 +166,11 @@ def test_the_cpu_is_divided_into_devices() -> None:
 
 def test_threads_cannot_be_limited_once_jax_runs() -> None:
     said = run("import jax\njax.devices()\nfrom nmt.runtime import devices\ndevices.start(cpu_threads=1)")
-    assert said == "[device] JAX runs already: its threads cannot be limited to 1\n"
+    assert said == "[device] JAX has already started: its threads cannot be limited to 1\n"
 
 
-# How many threads want to run, on average, while a product is computed: the time that each spends
-# running or waiting for a core, so that other work on the machine does not change it.
+# The average number of threads that want to run while a product is computed, from the time that each spends
+# running or waiting for a core: other work on the machine does not change it.
 MEASURE = """
 import os, time
 

@@ -1,4 +1,4 @@
-"""What the environment tells of the launcher of a process."""
+"""What the environment says about a process's launcher."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def hypotheses(*paths: float) -> list[Hypothesis]:
 
 
 def words(hypothesis: str, reference: str) -> float:
-    """How many of the reference's words the hypothesis has."""
+    """The share of the reference's words that the hypothesis has."""
     return len({*hypothesis.split()} & {*reference.split()}) / len(reference.split())
 
 
@@ -58,7 +58,7 @@ def test_a_utility_need_not_be_symmetric() -> None:
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, None, "good"])
 def test_what_is_no_utility(wrong: Any) -> None:
-    with pytest.raises(UtilityError, match="a utility is a finite number, got"):
+    with pytest.raises(UtilityError, match="a utility must return a finite number, got"):
         BayesRisk(lambda *_: wrong, samples=1).ranked(hypotheses(0), ["a"])
 
 
@@ -79,7 +79,7 @@ def sampling() -> Translator:
 
 
 def drawn(line: int) -> list[str]:
-    """The samples of a line: those of the lines with these numbers in a text that is sampled."""
+    """The samples of a line: what sampling draws for the lines with their numbers."""
     plain = make(beam_size=1, output_sampling=["full"], seed=5)
     first = line * SAMPLES
     return [
@@ -90,7 +90,7 @@ def drawn(line: int) -> list[str]:
 
 
 def chosen(samples: Sequence[str]) -> tuple[str, float]:
-    """The best of samples, by the definition."""
+    """The best sample, by the definition, and its expected utility."""
     counts = Counter(samples)
     expected = {
         text: sum(n * sentence_chrf(text, [other]).score for other, n in counts.items()) / SAMPLES
@@ -152,7 +152,7 @@ def test_what_cannot_go_together(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert main([*words, *more]) == 2
         assert reason in capsys.readouterr().err
-    with pytest.raises(OptionError, match="n_best is from 1 to mbr_samples=6, got 7"):
+    with pytest.raises(OptionError, match="n_best must be from 1 to mbr_samples=6, got 7"):
         make(mbr="bleu", mbr_samples=6).translate(["a"], n_best=7)
 
 

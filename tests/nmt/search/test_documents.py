@@ -1,4 +1,4 @@
-"""``translate_documents``: with a model whose word for *and* is the separator."""
+"""``translate_documents`` with a model whose word for *and* is the separator."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def test_documents_are_lists_of_sentences(translator: Translator) -> None:
     for documents in ["a cat"], ["a dog", "a cat"]:
         with pytest.raises(ArgumentError, match=f"a document is a list of sentences, got '{documents[0]}'"):
             translate_documents(translator, documents)
-    with pytest.raises(OptionError, match="most_words is a whole number from 0, got -1"):
+    with pytest.raises(OptionError, match="most_words must be a whole number from 0, got -1"):
         translate_documents(translator, [["a cat"]], most_words=-1)

@@ -1,4 +1,4 @@
-"""Which lanes there are for which sentences."""
+"""Which lanes a search has for which sentences."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_lanes_have_many_rows_only_if_they_stay_busy() -> None:
 
 
 def test_rows_fit_into_the_memory_of_a_gpu() -> None:
-    """Of longer lanes fewer do."""
+    """Fewer rows of longer lanes fit."""
 
     def rows(lane: LaneSize, gigabytes: float) -> int:
         lengths = [lane.length] * 5000
@@ -121,7 +121,7 @@ def test_a_gpu_has_fewer_lanes_and_sizes_because_programs_take_it_longer() -> No
 
 
 def doors(lengths: Lengths, lanes: Iterable[int]) -> dict[int, set[int]]:
-    """The doors of lanes."""
+    """The doors of each lane."""
     return {lane: {lengths.door(lane, n) for n in range(1, lane + 1)} for lane in lanes}
 
 

@@ -1,4 +1,4 @@
-"""Decoder states in the order of their hypotheses, against NumPy."""
+"""Decoder states are put in the order of their hypotheses, compared with NumPy."""
 
 from __future__ import annotations
 

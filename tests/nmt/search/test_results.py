@@ -1,4 +1,4 @@
-"""Translations as they are printed, pinned on what Marian prints, and their attention as it is drawn."""
+"""Translations as they are printed, pinned to Marian's output, and their attention as it is drawn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attention() -> list[list[float]]:
 
 
 def reprinted(entry: str) -> str:
-    """An n-best entry taken apart into a hypothesis and printed again."""
+    """An n-best entry, parsed into a hypothesis and printed again."""
     match = re.fullmatch(
         r"(\d+) \|\|\| (.*?)(?: \|\|\| WordScores=([^|]*))? \|\|\| (F0=.*) \|\|\| (\S+)", entry
     )
@@ -87,7 +87,7 @@ def test_the_alignment_stands_before_the_word_scores() -> None:
 
 
 class Axes:
-    """What a heatmap is drawn into."""
+    """Stands in for the axes that a heatmap is drawn into."""
 
     def __init__(self) -> None:
         self.calls: dict[str, tuple] = {}

@@ -1,4 +1,4 @@
-"""Output sampling: what may be drawn, how often it is, and on what a draw depends."""
+"""Output sampling: what may be drawn, how often it is drawn, and what a draw depends on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def search_with(sampling: Sampling | None, **options) -> BeamSearch:
 
 
 def kept(places: list[int]) -> np.ndarray:
-    """The distribution with only these words."""
+    """The distribution limited to these words."""
     probs = np.zeros_like(PROBS)
     probs[places] = PROBS[places]
     return probs / probs.sum()
@@ -91,11 +91,11 @@ def kept(places: list[int]) -> np.ndarray:
         (Sampling(), PROBS),
         (Sampling("topk", 3), kept([0, 3, 5])),
         (Sampling("topk", 99), PROBS),
-        (Sampling("nucleus", 0.5), kept([0, 3])),  # 0.30 + 0.25 is over it
+        (Sampling("nucleus", 0.5), kept([0, 3])),  # 0.30 + 0.25 exceeds it
         (Sampling("nucleus", 0.56), kept([0, 3, 5])),
         (Sampling("nucleus", 1e-6), kept([0])),
         (Sampling("epsilon", 0.03), kept([0, 1, 3, 5, 6])),
-        (Sampling("epsilon", 0.9), kept([0])),  # the most probable one in any case
+        (Sampling("epsilon", 0.9), kept([0])),  # always keeps the most probable one
     ],
 )
 def test_what_may_be_drawn(sampling: Sampling, probs: np.ndarray) -> None:
@@ -115,7 +115,7 @@ def unlikely(counts: np.ndarray, probs: np.ndarray) -> bool:
     assert not counts[probs == 0].any()
     expected = probs[probs > 0] * DRAWS
     statistic = np.sum((counts[probs > 0] - expected) ** 2 / expected)
-    limits = {1: 10.8, 2: 13.8, 4: 18.5, 5: 20.5, 6: 22.5}  # of chi-square with so many degrees of freedom
+    limits = {1: 10.8, 2: 13.8, 4: 18.5, 5: 20.5, 6: 22.5}  # of chi-square, by degrees of freedom
     return bool(statistic > limits[len(expected) - 1])
 
 

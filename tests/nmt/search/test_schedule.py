@@ -1,4 +1,4 @@
-"""Who takes which sentence, and searches at once."""
+"""Which search takes which sentence, and searches that run at the same time."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
 
 
 def test_each_gpu_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that JAX chose, too."""
+    """So does the one that JAX chose."""
     monkeypatch.setattr("nmt.search.schedule.platform_of", lambda device: "gpu")
     assert [searches_at_once(4, devices) for devices in (0, 1, 2)] == [1, 1, 2]
 

@@ -1,4 +1,4 @@
-"""Scoring with Marian's options, against what Marian's scorer prints."""
+"""Scoring with Marian's options, compared with what Marian's scorer prints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def printed(scorer: Scorer, *texts: Sequence[bytes]) -> list[str]:
 
 
 def assert_same(got: list[str], reference: str) -> None:
-    """All but the numbers byte for byte; numbers within two units of the fifth decimal or fifth digit."""
+    """Text agrees byte for byte, numbers within two units of the fifth decimal or fifth digit."""
     expected = (DATA / reference).read_text().splitlines()
     assert [A_NUMBER.sub("#", line) for line in got] == [A_NUMBER.sub("#", line) for line in expected]
     numbers = [[float(n) for line in text for n in A_NUMBER.findall(line)] for text in (got, expected)]

@@ -1,4 +1,4 @@
-"""Scoring in few programs: which batches there are, and that they change nothing."""
+"""Scoring with few programs: which batches are made, and that they change no score."""
 
 from __future__ import annotations
 

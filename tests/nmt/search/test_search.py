@@ -1,4 +1,4 @@
-"""Beam search against Marian's algorithm, written down plainly for one sentence at a time."""
+"""Beam search, compared with Marian's algorithm written in plain Python for one sentence at a time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_finds_what_the_plain_search_finds(seed, eos, sources, allow, **options)
     n_best=st.booleans(),
 )
 def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes, allow, n_best):
-    """Words in a prefix may be suppressed ones; ``</s>`` in it leaves the word free."""
+    """A prefix may contain suppressed words; ``</s>`` in it leaves a word free."""
     options = {"beam_size": 4, "n_best": n_best, "allow_unk": allow, "allow_special": allow}
     model, prefixes = ToyModel(seed, 11), prefixes[: len(sources)]
     found = beam_search([model], **options).search(sources, prefixes=[[*words, EOS] for words in prefixes])
@@ -88,7 +88,7 @@ def test_only_what_is_listed_is_found(seed, sources, first, n_best):
 
 
 def test_sentences_wait_for_room_among_the_listed_words() -> None:
-    """Each has candidates of its own: a lane lists less than all of them."""
+    """Each sentence has different candidates: a lane cannot list the candidates of all."""
     lexicon = Lexicon(np.arange(301), np.arange(300, dtype=np.int32), 5, 1)
     shortlist, model = Shortlist(lexicon, 300), ToyModel(1, 300)
     sources = [[*range(n, n + 3 + n % 5), EOS] for n in range(20, 90, 2)]
@@ -131,7 +131,7 @@ def test_each_sentence_is_cut_at_its_own_length(factor):
 
 
 def test_more_hypotheses_than_words():
-    """All words are in the first beam, the suppressed ones with the lowest score there is."""
+    """All words are in the first beam, suppressed ones with the lowest possible score."""
     model, source = ToyModel(5, 6), [8, EOS]
     options = {"beam_size": 6, "n_best": True}
     [found] = beam_search([model], **options).search([source])
@@ -173,7 +173,7 @@ def test_an_empty_source_ends_at_once_with_score_0():
 
 @pytest.mark.parametrize("normalize", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
 def test_long_sentences_go_on_while_the_others_are_done(normalize):
-    """There are several stages; each has fewer sentences or larger caches than the one before."""
+    """The search has several stages; each has fewer sentences or larger caches than the one before."""
     model = ToyModel(11, 11, eos=-5.0)
     sources = [[word, EOS] for word in range(13)]
     sources[3], sources[0], sources[11] = ([*range(5, 5 + n), EOS] for n in (4, 14, 13))

@@ -1,4 +1,4 @@
-"""Beam search against what Marian found: the same n-best lists, whatever is in the batch."""
+"""Beam search, compared with Marian's: the same n-best lists, whatever is in the batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def same(hypothesis: Hypothesis, text: str, entry: list[str]) -> bool:
 
 
 def check_n_best(found: list[list[Hypothesis]], vocab, path: Path) -> None:
-    """The same lists in the same order; two neighbours whose scores tie may change places."""
+    """Assert that lists and their order are the same; neighbours whose scores tie may change places."""
     entries = [line.split(" ||| ") for line in read_lines(path)]
     assert [int(entry[0]) for entry in entries] == [i for i, h in enumerate(found) for _ in h]
     for sentence, hypotheses in enumerate(found):

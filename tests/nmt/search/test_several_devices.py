@@ -1,4 +1,4 @@
-"""Translation on several devices: the CPU as two of them, which needs a process of its own."""
+"""Translation on several devices: the CPU is divided into two, which needs a separate process."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_of_repeated_pairs_the_last_counts_and_for_the_converter_the_highest() -
         (2, 40, True, [1, 30], [0, 1, 2, 3, 4, 5, 20, 30]),
         (0, 40, False, [1], [0, 1, 2, 3, 4, 5, 6, 20]),
         (21, 24, False, [2], [*range(24)]),
-        (100, 22, True, [2, 50], [*range(22)]),  # there are not more words than the vocabulary has
+        (100, 22, True, [2, 50], [*range(22)]),  # never more words than the vocabulary has
         (2, 22, False, [2], [0, 1, 2, 3, 4, 5, 6, 21]),
     ],
 )
@@ -165,7 +165,7 @@ def test_other_binary_files_are_refused(tmp_path) -> None:
 
 @pytest.mark.parametrize("size", range(1, 9))
 def test_a_text_is_read_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of which ends within a word, however they fall."""
+    """No part ends within a word, wherever the parts would end."""
     text = "7 3 0.25\n11 3 0.5\t \r\n23 4\n0.125 39 8 1"
     monkeypatch.setattr(shortlist, "PART_BYTES", size)
     assert words_of(lexicon_of(text)) == {3: [7, 11], 4: [23], 8: [39]}

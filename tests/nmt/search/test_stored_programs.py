@@ -1,4 +1,4 @@
-"""Searches by programs that another process has traced."""
+"""Searches with programs that another process has traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``TranslationQueue``: lines of many threads and tasks, translated together."""
+"""``TranslationQueue``: lines from many threads and tasks are translated together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expected(translator: Translator) -> list[str]:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """While this is not set, nothing is taken from queues."""
+    """Until this is set, nothing is taken from queues."""
     free, real = threading.Event(), OpenJob._take
 
     def take(self: OpenJob, *arguments: Any, **rest: Any) -> list[Request]:
@@ -93,7 +93,7 @@ def test_tasks_and_whole_texts_get_the_same(translator: Translator, expected: li
 
 
 def test_a_line_enters_while_another_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same lane; and it is done first."""
+    """It enters the same lane, and is done first."""
     entered: list[tuple[int, int]] = []
     first, second, real = threading.Event(), threading.Event(), OpenJob._take
 
@@ -148,7 +148,7 @@ def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expe
             result = queue.submit("cat " * 50).result(0)
             assert result.text == "" and result.problem.startswith("51 words with </s>")
         assert queue.submit(LINES[1].encode() + b"\r\n").result(SECONDS).text == expected[1]
-        with pytest.raises(ArgumentError, match="a line is str or bytes, got 3"):
+        with pytest.raises(ArgumentError, match="a line must be str or bytes, got 3"):
             queue.submit(3)
         assert queue.submit(b"\xff cat").result(SECONDS).problem == ""
 
@@ -179,7 +179,7 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
         asyncio.run(given_up(queue))
         assert len(queue) == 0
         future = queue.submit("the cat")
-        asyncio.run(given_up(queue))  # now while it waits for room
+        asyncio.run(given_up(queue))  # this time while it waits for room
         assert future.cancel() and len(queue) == 0
         held.set()
         assert queue.submit("the cat").result(SECONDS).text
@@ -216,9 +216,9 @@ def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
     for wrong in -1, "soon", True, float("nan"):
         with pytest.raises(OptionError, match="timeout is a number of seconds from 0, or None"):
             TranslationQueue(translator, timeout=wrong)
-    with pytest.raises(OptionError, match="most_lines is a whole number from 1, got 0"):
+    with pytest.raises(OptionError, match="most_lines must be a whole number from 1, got 0"):
         TranslationQueue(translator, most_lines=0)
-    with pytest.raises(OptionError, match="translator is a Translator, got None"):
+    with pytest.raises(OptionError, match="translator must be a Translator, got None"):
         TranslationQueue(None)
 
 

@@ -56,7 +56,7 @@ def test_results_with_scores_and_attention(plain) -> None:
     assert found[2].attention.source == ("a", "<unk>", "sleeps", "</s>")
     assert found[0].scores[0] >= found[0].scores[1]
     for count in 3, 0, True, 2.0:
-        with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
+        with pytest.raises(OptionError, match=f"n_best must be from 1 to beam_size=2, got {count}"):
             plain.translate(LINES, n_best=count)
 
 
@@ -65,7 +65,7 @@ def test_places_in_a_longer_text_are_numbers_of_lines(plain: Translator, place: 
     scorer = Scorer(str(SEARCH / "left-right.npz"), [SOURCE, TARGET])
     [(name, value)] = place.items()
     for results in plain.translations(LINES, **place), scorer.scores(LINES, LINES, **place):
-        with pytest.raises(OptionError, match=f"^{name} is a whole number from 0, got {value!r}"):
+        with pytest.raises(OptionError, match=f"^{name} must be a whole number from 0, got {value!r}"):
             next(results)
     assert next(plain.translations(LINES, first=np.int64(2), done=np.int64(1))).line == 3
 
@@ -85,7 +85,7 @@ def repickled(made: Any) -> Any:
 
 
 def test_what_is_pickled_or_copied_is_made_anew(plain: Translator) -> None:
-    """As for a worker process."""
+    """As is needed for worker processes."""
     listing = plain.with_options(n_best=True)
     assert repickled(listing).translate(LINES) == listing.translate(LINES)
     model = str(SEARCH / "left-right.npz")
@@ -97,12 +97,12 @@ def test_what_is_pickled_or_copied_is_made_anew(plain: Translator) -> None:
 
 
 def shared_words(hypothesis: str, reference: str) -> float:
-    """A utility of one's own, for minimum Bayes risk."""
+    """A user's own utility for minimum Bayes risk."""
     return float(len({*hypothesis.split()} & {*reference.split()}))
 
 
 def test_a_gpu_translates_alike(plain: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the search asks of a device, with a CPU that says it is a GPU, and has memory for few rows."""
+    """A CPU answers what the search asks of a device as a GPU would that has memory for few rows."""
     for module in "beam_search", "lane", "schedule":
         monkeypatch.setattr(f"nmt.search.{module}.platform_of", lambda device: "gpu")
     monkeypatch.setattr("nmt.search.beam_search.memory_of", lambda device: 1 << 28)
@@ -132,7 +132,7 @@ def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
     with pytest.raises(OptionError, match="model 1 does not exist: there are 1"):
         plain.encode(LINES, model=1)
     for name, wrong in ("source", "a"), ("model", -1):
-        with pytest.raises(OptionError, match=f"{name} is a whole number from 0, got {wrong!r}"):
+        with pytest.raises(OptionError, match=f"{name} must be a whole number from 0, got {wrong!r}"):
             plain.encode(LINES, **{name: wrong})
 
 
@@ -234,7 +234,7 @@ def test_the_command_takes_several_files_and_logs_what_is_best(tmp_path, capfd) 
 
 
 def test_a_beam_without_places_for_its_words_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if that is in its last step, which is as wrong as any other."""
+    """This includes the case that places run out in the last step, which is as wrong as in any other."""
     options = {"beam_size": 6, "max_length_factor": 0.2, "n_best": True}
     lines, again = ["the cat sees the red house"], []
     monkeypatch.setattr(Waiting, "again", lambda *args, own=Waiting.again: (again.append(args), own(*args)))

@@ -1,4 +1,4 @@
-"""What ``mgraph decode`` prints against what Marian printed, for every option of the search."""
+"""What ``mgraph decode`` prints, compared with what Marian printed, for every option of the search."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TOLERANCE = 1e-4
 
 
 def numbers(*models: Path, prefixes: bool = False, **options: Any) -> tuple[Any, ...]:
-    """Models of number words."""
+    """A reference of models of number words."""
     inputs = ["input.en", *(["prefix.de"] if prefixes else [])]
     return models, PIECES, inputs, LIST | {"force_decode": prefixes} | options
 
 
 def words(*models: str, inputs: tuple[str, ...] = ("words.txt",), **options: Any) -> tuple[Any, ...]:
-    """Models of a few words, made in the same folder."""
+    """A reference of models of a few words, whose files are in the same folder."""
     vocabs = [SOURCE, SOURCE, TARGET] if "second.txt" in inputs else [SOURCE, TARGET]
     paths = [SEARCH / f"{name}.npz" for name in models]
     return paths, vocabs, inputs, LIST | {"beam_size": 3} | options
@@ -60,13 +60,13 @@ def is_number(word: str) -> bool:
 
 
 def near(found: str, printed: str) -> bool:
-    """Whether two printed numbers differ by ``TOLERANCE``, or in the last of six digits."""
+    """Whether two printed numbers differ by at most ``TOLERANCE``, or in the last of six digits."""
     difference = abs(float(found) - float(printed))
     return difference <= max(TOLERANCE, 2e-5 * abs(float(printed)))
 
 
 def check_line(found: str, printed: str) -> None:
-    """The same text in the same fields; of numbers the last digits may differ."""
+    """Assert the same text in the same fields; the last digits of numbers may differ."""
     pairs = [re.split("([ ,])", line) for line in (found, printed)]
     assert len(pairs[0]) == len(pairs[1]), (found, printed)
     for ours, theirs in zip(*pairs, strict=True):

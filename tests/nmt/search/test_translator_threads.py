@@ -1,4 +1,4 @@
-"""``Translator`` with lines that come and go while it translates."""
+"""``Translator`` with lines that arrive and leave while it translates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_translations_come_in_order_and_no_more_is_read_than_a_maxi_batch(fake: 
 
 
 def test_an_endless_text_is_translated_as_it_is_read(translator: Translator) -> None:
-    """With the real search: no more lines are read than a maxi-batch, and none is kept."""
+    """With the real search: it reads no more lines ahead than a maxi-batch, and keeps none."""
     read = 0
 
     def lines() -> Iterator[str]:

@@ -40,7 +40,7 @@ Client = Callable[..., connect]
 def serving(
     translator: Translator, host: str = "127.0.0.1", **limits: Any
 ) -> Iterator[tuple[TranslationServer, Client, Any]]:
-    """A server, connections to it, and what stops it."""
+    """A server, a function that connects to it, and one that stops it."""
     options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host=host, **limits)
     ready, ports, loops = threading.Event(), [], []
 
@@ -91,7 +91,7 @@ def ask(connection: ClientConnection, message: str | bytes) -> str:
 
 
 def test_a_message_is_lines_and_so_is_the_answer(translator: Translator, expected: list[str]) -> None:
-    """As in marian_server.cpp and translator.h: getline, join, and a last line end."""
+    """As in marian_server.cpp and translator.h: getline, join, and a final newline."""
     with serving(translator) as (_, client, _), client() as one, client("/translate/") as other:
         assert ask(one, "\n".join(LINES)) == "\n".join(expected) + "\n"
         assert ask(one, "\n".join(LINES[:5]) + "\n") == "\n".join(expected[:5]) + "\n"
@@ -117,7 +117,7 @@ def test_a_place_that_cannot_be_used_is_named(translator: Translator) -> None:
 
 
 def test_marians_own_client(translator: Translator, expected: list[str]) -> None:
-    """scripts/server/client_example.py: batches of lines with their ends, printed without the last one."""
+    """As scripts/server/client_example.py: batches of lines with newlines, printed without the last one."""
     with serving(translator) as (_, client, _), client() as connection:
         printed = []
         for first in range(0, len(LINES), 3):
@@ -173,7 +173,7 @@ def test_bad_input_costs_its_line_only(
 
 
 def test_lists_number_the_lines_of_a_message() -> None:
-    """Of lines that are left out: so nothing needs to be searched."""
+    """The lines are too long and left out, so nothing needs to be searched."""
     lists = Translator(MODEL, VOCABS, n_best=True, max_length=1)
     with serving(lists) as (_, client, _), client() as connection:
         for _ in range(2):
@@ -217,7 +217,7 @@ def test_a_message_has_its_time(
 def test_who_answers_no_pings_stays(
     translator: Translator, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as a client that has sent more than is read ahead: its pongs are behind its messages."""
+    """For instance a client that has sent more than is read ahead: its pongs come after its messages."""
     real, free = OpenJob._take, threading.Event()
 
     def take(self: OpenJob, *arguments: Any, **rest: Any) -> Any:
@@ -256,7 +256,7 @@ def test_who_takes_no_answers_is_cut_off(
         while "did not take its answer in 0.2 s" not in caplog.text:
             assert time.monotonic() < last
             time.sleep(0.01)
-        stop()  # waits for nobody
+        stop()  # waits for no client
         with pytest.raises(ConnectionClosedError):
             for _ in range(4):
                 connection.recv(timeout=SECONDS)
@@ -284,7 +284,7 @@ def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) ->
     with serving(translator) as (_, client, stop), ExitStack() as opened:
         connections = [opened.enter_context(client()) for _ in range(4)]
         for number, connection in enumerate(connections):
-            for first in range(3):  # more than is being answered
+            for first in range(3):  # more than are being answered
                 connection.send("\n".join(LINES[number + first :]))
             assert connection.ping().wait(SECONDS)  # the server has read all that
         stop()
@@ -301,7 +301,7 @@ def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) ->
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_comes_while_the_loop_is_behind(translator: Translator, number: signal.Signals) -> None:
-    """As it does when many lines have been translated since it last turned."""
+    """This happens when many lines have been translated since the loop last ran."""
     options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host="127.0.0.1")
 
     async def run(server: TranslationServer) -> bool:
@@ -322,12 +322,12 @@ def test_a_signal_comes_while_the_loop_is_behind(translator: Translator, number:
 
 @contextmanager
 def command() -> Iterator[tuple[subprocess.Popen[str], ClientConnection]]:
-    """A process with the command, and a connection to it."""
+    """A process that runs the command, and a connection to it."""
     words = ["-m", MODEL, "-v", *VOCABS, "-b", "2", "--port", "0", "--host", "127.0.0.1"]
     argv = [sys.executable, "-m", "nmt", "server", *words]
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        timer = threading.Timer(SECONDS, process.kill)  # ends the reading of what does not come
+        timer = threading.Timer(SECONDS, process.kill)  # ends a read that gets nothing
         timer.start()
         try:
             port = next(

@@ -1,4 +1,4 @@
-"""What can be known to be wrong is said before a vocabulary is made, a model loaded or a device started."""
+"""Errors that can be known are raised before a vocabulary is made, a model loaded or a device started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIR = f"-v {VOCAB} {VOCAB}"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder, with texts; whatever takes long or makes something is an error here."""
+    """The current folder, with texts; functions that take long or make something raise errors here."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.de").write_text("eins\nzwei\n")
     (tmp_path / "a.en").write_text("one\ntwo\n")
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """As if a package were not installed."""
+    """Make a package look as if it were not installed."""
     monkeypatch.setitem(sys.modules, package, None)
 
 
@@ -282,7 +282,7 @@ def test_only_the_first_of_several_processes_must_be_able_to_write(monkeypatch: 
 
 
 def test_nothing_is_started_by_looking(tmp_path: Path) -> None:
-    """All of a training's options are looked at, and JAX has no device yet."""
+    """All of a training's options are checked, and JAX has no device yet."""
     script = """
 import sys
 from nmt.runtime import devices

@@ -27,7 +27,7 @@ def parse(text: str) -> ModelOptions:
 
 
 def check_file(path: Path) -> ModelOptions:
-    """The options of a file that Marian wrote, each equal to what a YAML reader makes of it."""
+    """The options of a file that Marian wrote, after asserting that a YAML reader gives the same values."""
     items = read_npz(path)
     options = model_options(items, str(path))
     assert options.text == model_yml(items)
@@ -125,7 +125,7 @@ def test_options_are_pickled_and_copied(copied: Callable[[ModelOptions], ModelOp
         ("dim-vocabs: 3", "option dim-vocabs: expected a list of integers, got '3'"),
         ("dim-vocabs: [3, x]", "option dim-vocabs: expected an integer, got 'x'"),
         ("dim-vocabs: [[3]]", "option dim-vocabs: expected an integer, got a list of 1"),
-        ("a: 1\na: 2", "option a is there twice"),
+        ("a: 1\na: 2", "option a appears twice"),
         ("a: {b: 1}", "option a: expected a value or a list of values, got a map"),
         ("? [a]\n: 1", "expected the name of an option, got a list of 1"),
         ("", "expected a map of options"),
@@ -139,7 +139,7 @@ def test_options_are_pickled_and_copied(copied: Callable[[ModelOptions], ModelOp
         ("a: !!python/object/apply:os.system [ls]", "anchors, aliases and tags are not read"),
         ("a: &x [1]\nb: [*x, *x]", "anchors, aliases and tags are not read"),
         ("a: *x", "anchors, aliases and tags are not read"),
-        ("a: " + "[" * 5000, "more than 8 lists in one another"),
+        ("a: " + "[" * 5000, "more than 8 nested lists"),
         ("a: " + "x" * MAX_CHARACTERS, "65539 characters"),
     ],
 )

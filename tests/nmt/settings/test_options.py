@@ -123,7 +123,7 @@ def test_lists_go_on_after_an_equals_sign() -> None:
         ("-b 0", "--beam-size must be at least 1, got 0"),
         ("-b 2 -b 4", "--beam-size takes one value, got 2"),
         ("-b", "expected one argument"),
-        ("--n-best maybe", "--n-best is true or false, got 'maybe'"),
+        ("--n-best maybe", "--n-best must be true or false, got 'maybe'"),
         ("--normalize true", "--normalize takes a number, got 'true'"),
         ("--normalize abc", "--normalize takes a number, got 'abc'"),
         ("--normalize nan", "--normalize takes a number, got 'nan'"),
@@ -196,7 +196,7 @@ def test_of_a_shortlist_the_first_word_is_a_path(tmp_path: Path) -> None:
 
 
 def test_paths_of_a_configuration_file_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the files which have them work from any folder."""
+    """Therefore files with such paths work from any folder."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "decoder.yml").write_text(
         "relative-paths: true\nmodels: ../models/m.npz\ninput: stdin\n"
@@ -222,7 +222,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
     second.write_text("beam-size: 3\nmini-batch: 5\nmodels: other.npz\n")
     values = decode(f"-b 2 -c {config} {second}")
     assert values.beam_size == 2 and values.mini_batch == 5
-    assert values.models == ("other.npz",)  # relative paths are the first file's matter
+    assert values.models == ("other.npz",)  # only the first file has relative paths
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and refused: "),
         ("- a\n- b", "does not hold options"),
         ("models: [a", "is not valid YAML"),
-        ("beam-size: " + "[" * 5000, "is not valid YAML: more than 16 maps and lists in one another"),
+        ("beam-size: " + "[" * 5000, "is not valid YAML: more than 16 nested maps and lists"),
         ('models: ["a\\0.npz"]', "--models: expected text without a NUL character, got 'a\\x00.npz'"),
         ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
         (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
@@ -449,11 +449,11 @@ def test_aliases_override_an_object_of_options(command: Command) -> None:
 
 @pytest.mark.parametrize("made", [Translator, Scorer, Evaluator, Embedder], ids=lambda made: made.__name__)
 def test_classes_say_what_is_ignored(made: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Before they read a model; this one is missing."""
+    """They say it before they read a model; this model is missing."""
     with pytest.raises(OSError, match=r"a\.npz"):
         made("a.npz", ["v", "v"], dim_emb=3, char_stride=6)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "ignored, because the model file's own value counts: --char-stride",
+        "ignored, because the model file's value is used: --char-stride",
         "ignored where the model file has its own, without --ignore-model-config: --dim-emb",
     ]
 

@@ -75,7 +75,7 @@ def test_configurations_are_printed_as_marian_prints_them(name: str) -> None:
 
 
 def trained_values() -> TrainOptions:
-    """The values with which Marian trained its model, and the vocabularies' sizes that it found."""
+    """The option values of Marian's training, and the vocabulary sizes that it found."""
     values = train((DATA / "trained.txt").read_text() + "-m trained/model.npz --no-reload", files="")
     return replace(values, dim_vocabs=(16, 21), no_reload=False)
 
@@ -257,7 +257,7 @@ def test_devices_are_a_list() -> None:
             "--num-processes 2 --process-id 2",
             "--num-processes 2 has the numbers from 0 to 1",
         ),
-        ("-t a b", "--input-types weight weight", "--input-types: 'weight' can be there once, got 2"),
+        ("-t a b", "--input-types weight weight", "--input-types: 'weight' may appear only once, got 2"),
         ("-t a b", "--input-types weight --data-weighting f", "'weight' cannot go with --data-weighting"),
         ("-t a b", "--task transformer-tiny", "--task must be one of transformer-base, transformer-big,"),
         ("-t a b", "--train-embedder-rank", "--train-embedder-rank is Marian's, and refused: "),

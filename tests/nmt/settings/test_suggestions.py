@@ -1,4 +1,4 @@
-"""A misspelt value of an option is answered with the one that was meant."""
+"""The error for a misspelt value of an option suggests the one that was meant."""
 
 from __future__ import annotations
 

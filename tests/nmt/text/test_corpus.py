@@ -59,7 +59,7 @@ def test_batches_are_marians(name: str, vocab: Vocab, corpora: Any) -> None:
 
 
 def test_generators_are_marians(corpora: Any) -> None:
-    """After two epochs, as Marian has them in .progress.yml."""
+    """After two epochs, their states are those in Marian's .progress.yml."""
     corpus = corpora(shuffle="data")
     for _ in range(2):
         epoch(corpus)
@@ -108,7 +108,7 @@ def test_the_first_epoch_has_no_states_in_marians_file(corpora: Any) -> None:
 
 
 def test_an_epoch_that_is_left_has_drawn_what_was_taken(corpora: Any) -> None:
-    """However far the thread had run ahead."""
+    """It does not matter how far the thread had run ahead."""
     corpora_left = [corpora(shuffle="batches") for _ in range(2)]
     for corpus in corpora_left:
         corpus.begin_epoch()
@@ -200,7 +200,7 @@ def test_few_shapes_and_little_padding(words: int, shuffle: str, corpora: Any) -
 
 @pytest.mark.parametrize("layout", [PADDED, PackedLayout(), PackedLayout(2)], ids=["padded", "1", "2"])
 def test_batches_as_large_as_memory(layout: PaddedLayout, corpora: Any) -> None:
-    """Their shapes have room for all of their sentences, whichever stream is the longest."""
+    """Their shapes have room for all sentences, whichever stream is the longest."""
     options = {"maxi_batch_sort": "trg", "maxi_batch": 20}
     batches = epoch(corpora(sizes=lambda lengths: 200 // sum(lengths), layout=layout, **options))
     every = sorted(pair for batch in batches for pair in pairs(batch))

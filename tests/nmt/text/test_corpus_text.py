@@ -122,7 +122,7 @@ def test_nothing_is_left(corpora: Any) -> None:
 
 
 def test_alignments_and_weights(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
-    """Links count as often as they occur; the ends are linked to each other, once more than the file says."""
+    """Links count as often as they occur; the two ``</s>`` are linked once more than the file says."""
     files = {
         "source": ("w1 w2 w3", "w1"),
         "target": ("w4 w5", "w4 w5 w6"),
@@ -233,4 +233,4 @@ def test_words_of_a_list_keep_their_case(vocab: Vocab, corpora: Any, tmp_path: P
     assert same(epoch(corpora(all_caps_every=1)), epoch(corpora()))
     links = write(tmp_path / "links", *["0-0"] * 400)
     (*_, batch) = epoch(corpora(all_caps_every=1, guided_alignment=links))
-    assert batch.alignment is not None and not batch.alignment.any()  # the links are of other text
+    assert batch.alignment is not None and not batch.alignment.any()  # the links belong to other text

@@ -42,7 +42,7 @@ def test_every_batch_fits_into_one_of_few(batches: dict[Shape, int]) -> None:
 
 
 def test_little_is_wasted() -> None:
-    """The best 12 shapes for 60 lengths are equal steps, and waste 6.2 % of the positions."""
+    """The best 12 shapes for 60 lengths have equal steps, and waste 6.2 % of the positions."""
     batches = {(8, length, length): 1 for length in range(1, 61)}
     real = sum(map(PADDED.positions, batches))
     shapes = Shapes(choose(batches))

@@ -38,9 +38,9 @@ def split(data: bytes) -> list[bytes]:
         (b"", []),
         (b"\n", [b""]),
         (b"a\nb\n", [b"a", b"b"]),
-        (b"a\nb", [b"a", b"b"]),  # the last line counts without its end
+        (b"a\nb", [b"a", b"b"]),  # the last line counts without a newline
         (b"a\r\nb\r\n", [b"a", b"b"]),
-        (b"a\r\r\n", [b"a\r"]),  # only one carriage return belongs to the end
+        (b"a\r\r\n", [b"a\r"]),  # only one carriage return belongs to the line end
         (b"a\rb\n", [b"a\rb"]),
         (b"\n\n \n", [b"", b"", b" "]),
         ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n".encode(), ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg".encode()]),
@@ -69,7 +69,7 @@ def test_one_line_is_no_text(text) -> None:
 
 @pytest.mark.parametrize("line", [None, 3, ["six"]])
 def test_what_is_no_line_is_named(line) -> None:
-    with pytest.raises(ArgumentError, match=r"a line is str or bytes, got (None|3|\['six'\]) \("):
+    with pytest.raises(ArgumentError, match=r"a line must be str or bytes, got (None|3|\['six'\]) \("):
         list(read_lines(["six", line]))
 
 

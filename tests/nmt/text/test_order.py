@@ -1,4 +1,4 @@
-"""The parts that a corpus is put into order with: the generator, shuffling by way of files, the thread."""
+"""The parts that put a corpus into order: the generator, shuffling in files, the thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmt.text.parallel import CorpusError
 
 
 def test_the_generator_is_that_of_c() -> None:
-    """The C++ standard has the 10000th number that mt19937 draws from its default seed."""
+    """The C++ standard gives the 10000th number that mt19937 draws from its default seed."""
     generator = MersenneTwister(5489)
     state = generator.text.split()
     assert (len(state), state[-1]) == (625, "624")
@@ -37,7 +37,7 @@ def test_an_order_has_each_number_once(count: int) -> None:
 
 
 def test_many_draws_are_single_draws() -> None:
-    """An order of many numbers takes one draw each, as ``below`` gives them, refused ones left out."""
+    """An order of many numbers takes one draw of ``below`` for each, without refused draws."""
     count = 70000
     one, other = MersenneTwister(3), MersenneTwister(3)
     order = list(range(count))

@@ -1,4 +1,4 @@
-"""Text formats, pinned on what Marian and C++ streams print."""
+"""Text formats, pinned to what Marian and C++ streams print."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_order_is_restored(order: list[int]) -> None:
         taken += collector.take()
         present = set(order[:count])
         first_missing = next((n for n in range(20) if n not in present), 20)
-        assert taken == list(range(first_missing))  # all that can be, as soon as it can be
+        assert taken == list(range(first_missing))  # all that can be taken, as soon as possible
 
 
 # Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.

@@ -142,7 +142,7 @@ def test_other_encoders_take_no_bins() -> None:
 
 
 def test_bins_are_for_classes_that_know_how_all_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method that is overridden by itself leaves an inherited one behind, which must not take its place."""
+    """If a subclass overrides only one of two related methods, the inherited one must not be used for it."""
 
     class Doubled(TransformerEncoder):
         def encode(self, source: Any) -> Any:
@@ -213,7 +213,7 @@ def test_few_rows_hold_whole_sentences(lengths: list[int], more: int) -> None:
         used[row, column : column + length] += 1
     assert used.max() == 1, "no place is used twice"
     assert used.any(1).all() and count <= len(lengths)
-    # No two rows would fit into one, so fewer than twice as many as needed are used.
+    # No two rows would fit into one, so fewer than twice the needed rows are used.
     emptiest = sorted(used.sum(1))[:2]
     assert count == 1 or sum(emptiest) > width
 
@@ -235,7 +235,7 @@ def test_tiers_have_room_for_sorted_sentences(lengths: list[int], more: int) -> 
     )
     assert len(enough) == len(falling) and all(map(int.__ge__, enough, falling))
     assert not all(map(int.__ge__, too_few, falling))
-    # Sentences without words, which fill a batch, need no more.
+    # Sentences without words, which fill up a batch, need no more room.
     assert tiered_length([*lengths, *[0] * more]) <= tiered_length(lengths)
 
 

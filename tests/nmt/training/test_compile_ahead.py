@@ -17,7 +17,7 @@ from tests.helpers.placements import batch
 from tests.helpers.small_models import small_trainer
 
 SECONDS = 60
-"""To wait for what must happen."""
+"""How long to wait for what must happen."""
 
 
 def test_new_shapes_are_compiled_once_and_at_the_same_time() -> None:
@@ -57,13 +57,13 @@ def test_what_has_not_begun_is_dropped_at_the_end() -> None:
 
 @pytest.fixture
 def prepared_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Sets what ``Learner.prepare`` does; programs cost nothing, so that an epoch has many."""
+    """Replaces ``Learner.prepare``; programs cost nothing, so an epoch has many."""
     monkeypatch.setattr(Learner, "program", 0.0)
     return lambda prepare: monkeypatch.setattr(Learner, "prepare", prepare)
 
 
 def trained(path: Path, **options: Any) -> bytes:
-    """The parameters after an epoch, by programs that are compiled anew."""
+    """The parameters after an epoch, with newly compiled programs."""
     clear_programs()
     small_trainer(model=path, after_epochs=1, mini_batch=8, max_length=40, seed=5, **options).train()
     return path.read_bytes()

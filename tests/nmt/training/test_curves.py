@@ -15,7 +15,7 @@ from nmt.training.reports import Reports
 
 
 def written(path: Path) -> Path:
-    """Two runs of a training, of which the second resumes from update 20 of the first."""
+    """Two runs of a training; the second resumes from update 20 of the first."""
     for updates in ((10, 20, 30), (30, 40)):
         with Reports(Extras(log_json=str(path)), None, 0) as reports:
             for update in updates:

@@ -1,4 +1,4 @@
-"""Updates by groups of devices that divide the parameters: the numbers are those of one device."""
+"""Updates on groups of devices that divide the parameters: the numbers are those of one device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.nmt.training.test_parallel import CLOSE, ON_CPUS
 
 @functools.cache
 def found(*model_and_place: str) -> dict:
-    """What ``tests.helpers.divisions`` says of this model there, or of a training by several divisions."""
+    """What ``tests.helpers.divisions`` prints for a model and a place, or for several divisions."""
     script = [sys.executable, str(Path(divisions.__file__)), *model_and_place]
     said = subprocess.run(script, env=os.environ | ON_CPUS, check=True, stdout=subprocess.PIPE)
     return json.loads(said.stdout)
@@ -57,5 +57,5 @@ def test_updates_are_those_of_one_device_which_holds_less(model: str, place: str
 
 @pytest.mark.thorough
 def test_a_training_goes_on_with_another_division() -> None:
-    # Two updates by a group of two devices, two by one, two by a group of four, against six by one.
+    # Two updates on a group of two devices, two on one, two on a group of four, compared with six on one.
     assert found() == {"": [], ".optimizer.npz": []}

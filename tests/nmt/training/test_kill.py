@@ -1,4 +1,4 @@
-"""Training that is killed goes on as if nothing had happened."""
+"""Training that was killed resumes as if nothing had happened."""
 
 from __future__ import annotations
 

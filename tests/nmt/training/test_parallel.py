@@ -33,7 +33,7 @@ TRANSFORMER = (
     "--type transformer --enc-depth 1 --dec-depth 1 --transformer-heads 2 --transformer-dim-ffn 12"
     " --transformer-dropout 0.1 --optimizer-params 0.9 0.98 0.001"
 ).split()
-"""Sentences are packed. The last parameter of Adam keeps the rounding of gradients small that are zero."""
+"""Its sentences are packed. Adam's last parameter keeps rounding in zero gradients small."""
 
 
 # ---------------------------------------------------------------- devices
@@ -73,7 +73,7 @@ def test_a_later_process_with_the_same_devices_compiles_nothing(tmp_path: Path, 
 
 
 def found(model: str, where: str = "alone") -> dict:
-    """What ``tests.helpers.placements`` says of this model there."""
+    """What ``tests.helpers.placements`` prints for this model and placement."""
     script = [sys.executable, "-W", "error", str(Path(placements.__file__)), model, where]
     said = subprocess.run(script, env=os.environ | ON_CPUS, check=True, stdout=subprocess.PIPE)
     return json.loads(said.stdout)
@@ -85,8 +85,8 @@ def found(model: str, where: str = "alone") -> dict:
 )
 @pytest.mark.sampled("s2s-shared")
 def test_updates_are_those_of_one_device_in_less_memory(model: str, where: str) -> None:
-    # Five or six sentences for four devices, words and links unevenly among them, all kinds of dropout; the
-    # transformer's batches are two for each update.
+    # Five or six sentences for four devices, with words and links divided unevenly, and all kinds of dropout;
+    # the transformer has two batches per update.
     shared, alone = found(model, where), found(model)
     for figure in ("costs", "labels", "norms"):
         np.testing.assert_allclose(shared[figure], alone[figure], rtol=CLOSE)
@@ -101,7 +101,7 @@ def test_updates_are_those_of_one_device_in_less_memory(model: str, where: str) 
         assert shared["held"] == alone["held"]
     elif model == "transformer":
         assert alone["held"] < 4.01 * shared["held"] < 1.3 * alone["held"], "arrays of odd sizes are whole"
-    # The program whose memory was asked for is there; the first of two batches has one of its own.
+    # The program whose memory was asked for is compiled already; the first of two batches has its own.
     assert shared["compiled"] == alone["compiled"] == (1 if model == "transformer" else 0)
 
 
@@ -126,8 +126,8 @@ def free_port() -> int:
 
 
 def training(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) -> list[str]:
-    """A command that trains ``name.npz`` by updates of five sentences, with one program if all are equally
-    long."""
+    """A command that trains ``name.npz`` with updates of five sentences, which need one program if all are
+    equally long."""
     text = [str(folder / "text.a"), str(folder / "text.b")]
     options = {
         "--train-sets": text,
@@ -150,7 +150,7 @@ def training(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) ->
 
 
 def slurm(count: int, index: int) -> dict[str, str]:
-    """What SLURM says to a task on this machine."""
+    """The variables that SLURM sets for a task on this machine."""
     return {
         "SLURM_JOB_ID": "1",
         "SLURM_STEP_NODELIST": "localhost",
@@ -161,7 +161,7 @@ def slurm(count: int, index: int) -> dict[str, str]:
 
 
 def open_mpi(count: int, index: int) -> dict[str, str]:
-    """What Open MPI 4 says to a process on this machine."""
+    """The variables that Open MPI 4 sets for a process on this machine."""
     return {
         "OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1",
         "OMPI_COMM_WORLD_SIZE": str(count),
@@ -175,7 +175,7 @@ Processes = AbstractContextManager[list[subprocess.Popen]]
 
 @contextmanager
 def started(*each: tuple[list[str], dict[str, str]]) -> Iterator[list[subprocess.Popen]]:
-    """A process for each of these commands and variables."""
+    """One process for each command with its variables."""
     with ExitStack() as stack:
         processes = []
         for command, more in each:
@@ -195,12 +195,12 @@ def launched(launcher: Callable[[int, int], dict[str, str]], count: int, command
 
 
 def cluster() -> list[str]:
-    """Options of two processes that train together, but for the number of each."""
+    """Options of two processes that train together, without the number of each."""
     return ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
 
 
 def together(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) -> Processes:
-    """Two processes that train together by options, of which only the first has a log."""
+    """Two processes that train together because of their options; only the first has a log."""
     both = [*cluster(), *more]
     commands = (training(folder, name, *both, "--process-id", str(index), model=model) for index in range(2))
     return started(*((command, {}) for command in commands))
@@ -217,7 +217,7 @@ def numbers(line: str) -> list[float]:
 
 
 def assert_close(path: Path, other: Path) -> None:
-    """Two model files have the same parameters."""
+    """Assert that two model files have the same parameters."""
     with np.load(path) as found, np.load(other) as expected:
         assert found.files == expected.files
         for name in expected.files:
@@ -226,7 +226,7 @@ def assert_close(path: Path, other: Path) -> None:
 
 
 def write_texts(folder: Path, lengths: Sequence[int]) -> None:
-    """Texts of 40 sentences that have so many words."""
+    """Write texts of 40 sentences with numbers of words from ``lengths``."""
     rng = np.random.default_rng(0)
     for name in ("text.a", "text.b"):
         rows = (rng.choice(["one", "two", "three", "four"], rng.choice(lengths)) for _ in range(40))
@@ -235,7 +235,7 @@ def write_texts(folder: Path, lengths: Sequence[int]) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text whose sentences are all equally long."""
+    """A folder with a text whose sentences are all equally long."""
     folder = tmp_path_factory.mktemp("processes")
     write_texts(folder, [4])
     return folder
@@ -266,7 +266,7 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
     both = cluster()
-    names = ["first", "second"]  # each would save files of its own
+    names = ["first", "second"]  # each would save its own files
     commands = (
         training(folder, name, *both, "--process-id", str(index), "--after-epochs", "100000")
         for index, name in enumerate(names)
@@ -293,13 +293,13 @@ def test_a_process_that_waits_for_the_others_ends_at_once(
 ) -> None:
     name = f"waits{code}"
     alone = training(folder, name, *cluster(), "--process-id", "0")
-    # Who runs the tests may ignore SIGINT, and so would the process.
+    # The process that runs the tests may ignore SIGINT, and then this process would, too.
     with on_signals(lambda: None, sent), started((alone, {})) as (process,):
         log = folder / f"{name}.log"
         while not (log.exists() and "process 0 of 2" in log.read_text()):
             assert process.poll() is None
             time.sleep(0.05)
-        time.sleep(0.5)  # until it waits; JAX would for five minutes
+        time.sleep(0.5)  # until it waits; JAX would wait for five minutes
         process.send_signal(sent)
         _, said = process.communicate(timeout=30)
         assert (process.returncode, said) == (code, "")
@@ -324,7 +324,7 @@ def test_processes_with_other_options_do_not_train(folder: Path) -> None:
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.sampled("True")
 def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first: bool) -> None:
-    """The other has no validation set, or would find none."""
+    """The other process has no validation set, or would not find it."""
     name, both = f"validates{first}", cluster()
     commands = [
         training(folder, name, *both, "--process-id", str(index), "--after-batches", "4")
@@ -346,8 +346,8 @@ def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first:
 @pytest.mark.thorough
 @pytest.mark.parametrize("devices", [1, 2])
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
-    """With one device each, two processes share each layer; with two, each has all layers and half of the
-    sentences."""
+    """With one device each, two processes divide each layer; with two devices each, a process has all layers
+    and half of the sentences."""
     write_texts(tmp_path, range(1, 8))
     alone = training(tmp_path, "one", "--after-batches", "6", model=TRANSFORMER)
     subprocess.run(alone, env=os.environ | ON_CPUS, check=True)
@@ -382,7 +382,7 @@ def test_another_number_of_processes_goes_on_where_one_was_killed(folder: Path) 
         while not (log.exists() and "Saving optimizer" in log.read_text()):
             assert [process.poll() for process in processes] == [None] * 4
             time.sleep(0.05)
-        time.sleep(0.5)  # until some more updates are done, which are lost
+        time.sleep(0.5)  # for some more updates, which are lost
         processes[2].kill()
         codes = []
         for process in processes:

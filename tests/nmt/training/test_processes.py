@@ -41,7 +41,7 @@ class Threads(Processes):
 
 
 def together(count: int, run: Callable[[Processes], Any]) -> list[tuple[Any, int]]:
-    """What ``run`` returns in each, and how many gathers it took part in."""
+    """What ``run`` returns in each thread, and how many gathers the thread took part in."""
     barrier, rows = threading.Barrier(count, timeout=30), [np.zeros(0)] * count
     threads = [Threads(index, rows, barrier) for index in range(count)]
     with ThreadPoolExecutor(count) as pool:
@@ -50,7 +50,7 @@ def together(count: int, run: Callable[[Processes], Any]) -> list[tuple[Any, int
 
 
 def test_the_others_hear_of_the_first_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A collective operation that waits for half an hour fails; these wait for a sign of life each.
+    # A collective operation that waits for half an hour fails; each of these waits for a sign of life.
     monkeypatch.setattr(processes, "SIGN_SECONDS", 0.01)
     order: list[int] = []
 
@@ -90,7 +90,7 @@ def test_if_the_first_fails_the_others_do_not_go_on() -> None:
             raise OSError(f"disk of process {own.index} full")
         return str(error.value)
 
-    ended = "the first of the processes that train together has failed, and says why"
+    ended = "the first of the processes that train together has failed; its log says why"
     assert together(3, run) == [("disk of process 0 full", 1), (ended, 1), (ended, 1)]
 
 

@@ -1,4 +1,4 @@
-"""Students that are fine-tuned for int8: their matrices are what integers of 8 bits can say."""
+"""Students that are fine-tuned for int8: 8-bit integers can represent their matrices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STUDENT: dict[str, Any] = {
 
 
 def off_the_grid(values: np.ndarray) -> float:
-    """How far values are at most from 127 steps on each side of 0, in steps."""
+    """The largest distance of values from a grid of 127 steps on each side of 0, in steps."""
     steps = np.float64(values) * 127 / np.abs(values).max()
     return float(np.abs(steps - steps.round()).max())
 

@@ -1,4 +1,4 @@
-"""Where figures of training go besides the log."""
+"""Where the figures of training go, apart from the log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_reports_and_logs_on_a_full_disk_are_given_up(caplog, capsys, monkeypatc
 
 
 def test_a_figure_that_is_no_number_is_null(tmp_path):
-    """JSON has no NaN: readers of the file would stumble over it."""
+    """JSON has no NaN: readers of the file would fail."""
     values = Extras(log_json=str(tmp_path / "log.json"))
     with Reports(values, None, 0) as reports:
         reports.add("train", 1, {"cost": float("nan"), "words_per_second": float("inf")})
@@ -83,7 +83,7 @@ def test_the_bar_shows_updates(capsys):
 
 
 def on_screen(text: str) -> list[str]:
-    """The lines of a terminal that this was written to."""
+    """The lines that a terminal shows after this text was written to it."""
     lines = []
     for line in text.split("\n"):
         cells: list[str] = []

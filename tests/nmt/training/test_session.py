@@ -1,4 +1,4 @@
-"""What a run of training says of itself."""
+"""What a training run logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHECKPOINT = DATA / "checkpoint" / "lm-adam"
 
 
 def log_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
-    """The lines that a training writes."""
+    """The lines that a training logs."""
     caplog.clear()
     with caplog.at_level(logging.INFO, "nmt"):
         small_trainer(**options).train()
@@ -84,7 +84,7 @@ def test_float16_needs_a_cost_scale(
 
 
 class Cost:
-    """The cost of an update that is done once somebody waits for it."""
+    """The cost of an update, which is done once the cost is read."""
 
     def __init__(self, cost: Any, device: Device) -> None:
         self._cost, self._device, self.waited = cost, device, False
@@ -96,9 +96,9 @@ class Cost:
 
 
 class Device(logging.Handler):
-    """Counts the updates that were handed to a device and not waited for.
+    """Counts the updates that a device was given and that are not waited for.
 
-    trainer, stopping: who is stopped while the update of that number is handed over.
+    trainer, stopping: the trainer that is stopped while the update of this number is started.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ class Device(logging.Handler):
         self.trainer: Trainer | None = None
         self.counts: list[int] = []
         self.said: list[tuple[str, int]] = []
-        """Lines, each with how many updates were under way."""
+        """Logged lines, each with the number of updates under way."""
         update = Learner.update
 
         def counted(learner: Learner, *arguments: Any, **named: Any) -> UpdateResult:
@@ -154,7 +154,7 @@ def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: P
 
 @pytest.fixture
 def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer, int], None]:
-    """Stops a trainer in the validation of this number."""
+    """A function that makes a trainer stop during the validation of a given number."""
     scored = Scoring.scores_and_best
     validations, stops = itertools.count(1), dict[int, Trainer]()
 
@@ -259,7 +259,7 @@ def test_a_corpus_that_fails_loses_no_update(
 def test_an_error_before_the_first_update_leaves_no_model(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Which the next command would go on with, and whose options it would take."""
+    """Otherwise the next command would resume from it and take its options."""
 
     def begin_epoch(_: Corpus) -> None:
         raise CorpusError("gone")
@@ -272,7 +272,7 @@ def test_an_error_before_the_first_update_leaves_no_model(
 
 def test_what_another_process_wants_counts_at_the_next_batch() -> None:
     class Two(Processes):
-        """This process and one that wants something."""
+        """This process and another one that wants something."""
 
         def __init__(self) -> None:
             self.count = 2
@@ -293,7 +293,7 @@ def test_errors_of_networks_are_about_lost_processes(monkeypatch: pytest.MonkeyP
             raise error
 
     gloo = "UNKNOWN: Gloo all-reduce failed: Read error [127.0.0.1]:62130: Connection reset by peer"
-    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first for programs that run at once
+    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first for programs that run immediately
         with pytest.raises(kind, match="Gloo"):
             met(kind(gloo))
     monkeypatch.setattr("jax.process_count", lambda: 2)
@@ -306,7 +306,7 @@ def test_errors_of_networks_are_about_lost_processes(monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters become NaN at a learning rate of 1, which they might do or not."""
+    """At a learning rate of 1, parameters are sure to become NaN."""
     update = Learner.update
 
     def diverged(learner: Learner, *arguments: Any, learn_rate: float, **named: Any) -> UpdateResult:
@@ -405,7 +405,7 @@ CHANGED = "The corpus has changed, "
 
 
 def changed(caplog: pytest.LogCaptureFixture, folder: Path, after: int, **options: Any) -> list[str]:
-    """The warnings of a changed corpus."""
+    """The warnings about a changed corpus."""
     text, model = folder / "text", folder / "m.npz"
     log_of(caplog, **{"model": model, "mini_batch": 1, "train_sets": [text]} | options, after_batches=after)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -449,7 +449,7 @@ def test_a_training_that_does_not_know_its_corpus_goes_on(
 def test_whose_number_of_ids_vocabularies_are_held_against(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the model which training goes on with, or of an option."""
+    """The number in the model that training resumes from, or in an option."""
     owners = []
 
     class Asked(Exception):

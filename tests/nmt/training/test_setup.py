@@ -1,4 +1,4 @@
-"""What a training begins with. ``data/checkpoint`` has vocabularies and models that Marian made."""
+"""What a training starts from. ``data/checkpoint`` has vocabularies and models that Marian made."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_model_is_what_marian_makes(name: str) -> None:
-    """The same options in the file, but for the version, and the same parameters."""
+    """The file has the same options, except for the version, and the same parameters."""
     train = parse(TRAIN, ["-c", str(DATA / name / "model.npz.yml")])
     marian = load_model(DATA / name / "model.npz")
     model = new_model(train, train.dim_vocabs, 1)
@@ -201,7 +201,7 @@ def test_models_that_there_are_not() -> None:
 
 
 def test_a_pretrained_model_gives_what_it_has(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a language model a translation model takes the decoder."""
+    """A translation model takes the decoder of a language model."""
     path = DATA / "lm-adam" / "model.npz"
     old = load_model(path).params
     drawn = new_model(values(), (8, 8), 1).params

@@ -1,4 +1,4 @@
-"""What updates copy between host and devices, and what they wait for; whose buffers they reuse."""
+"""What updates copy between host and devices, what they wait for, and whose buffers they reuse."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ READS = ("__array__", "__float__", "__int__", "__index__", "__bool__", "item", "
 
 
 class Traffic:
-    """Copies that were asked for, ``("put", arrays)`` and ``("get", arrays)``, and each update after those of
-    its own, ``("update", result)``. Others are errors: of copies to a device JAX's guard says so; on CPUs it
-    does not see those to the host, nor who waits."""
+    """Explicit copies, ``("put", arrays)`` and ``("get", arrays)``, and each update after its own copies,
+    ``("update", result)``. Other copies are errors: JAX's guard catches those to a device; this class catches
+    those to the host and waiting, which the guard does not see on CPUs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[tuple[str, Any]] = []
@@ -88,7 +88,7 @@ def traffic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traffic]:
 
 
 PARTS = 2
-"""Of each batch."""
+"""Parts of each batch."""
 OPTIONS: dict[str, Any] = {
     "type": "transformer",
     "train_sets": [TEXT / "train.german", TEXT / "train.english"],
@@ -116,7 +116,7 @@ def test_ten_updates_copy_batches_ahead_and_wait_for_the_update_before(
     assert len(ends) == UPDATES
     for start, end in pairwise(ends):
         before, *copied = traffic.events[start + 1 : end]
-        # While this update is computed: the figures of the one before, then what the next one needs.
+        # While this update is computed: the figures of the previous one, then what the next one needs.
         assert before[0] == "get" and [array.shape for array in before[1]] == [(), (), ()]
         assert [kind for kind, _ in copied] == ["put", "put"] * PARTS + ["put"]
         assert [len(arrays) for _, arrays in copied] == [1, 11] * PARTS + [1]
@@ -130,7 +130,7 @@ def test_ten_updates_copy_batches_ahead_and_wait_for_the_update_before(
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """The arguments of the programs that are run."""
+    """The arguments of the programs that run."""
     found: list[tuple[Any, ...]] = []
     run = Program.run
 

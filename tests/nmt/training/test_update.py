@@ -112,11 +112,11 @@ def test_growth_to_a_number_of_words():
 @pytest.mark.parametrize(
     ("ratio", "delay", "words", "sentences"),
     [
-        (0.25, 2, 0, [4, 4]),  # half a batch, of two
+        (0.25, 2, 0, [4, 4]),  # half a batch, from two
         (1.0, 2, 0, [16, 16]),
-        (1.25, 2.5, 0, [13, 13, 13, 13]),  # 3.125 batches, of four: the next multiple of 2
+        (1.25, 2.5, 0, [13, 13, 13, 13]),  # 3.125 batches, from four: the next multiple of 2
         (4.0, 0.5, 0, [16, 16]),
-        (1.0, 3, 32, [11, 11, 11]),  # the words of two batches, by three
+        (1.0, 3, 32, [11, 11, 11]),  # the words of two batches, from three
     ],
 )
 def test_a_delay_multiplies_batches_that_grow(ratio, delay, words, sentences):
@@ -135,7 +135,7 @@ def test_the_first_update_of_a_growing_training_has_no_delay():
 
 
 def test_only_batches_that_were_used_change_the_average():
-    """A run that goes on takes those that were pending again."""
+    """A run that resumes takes pending batches again."""
     ratio = 2.0
     grouping = growing(lambda: ratio, mini_batch_words=16, mini_batch_round_up=False)
     assert grouping.add(batch(8)) is None and grouping.typical_words == 16

@@ -1,4 +1,4 @@
-"""Parts of an output: killed at any moment, spoilt, joined by several at once, never mixed."""
+"""Parts of an output: killed at any moment, spoilt, joined by several processes at once, never mixed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WHOLE = "".join(f"{row}\n" for row in ROWS).encode()
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row is noted."""
+    """Make every row be noted."""
     monkeypatch.setattr(parts, "NOTE_SECONDS", 0.0)
 
 
 def write(output: DividedOutput, share: int, rows: list[str] = ROWS) -> int:
-    """Write what is missing of a part that has these rows; how many were there."""
+    """Write what is missing of a part with these rows; return how many it had."""
     with output.parts[share].writing() as part:
         assert part is not None
         done = part.rows
@@ -103,8 +103,8 @@ def test_a_part_that_is_not_what_was_noted_is_begun_anew(
     Path(output.parts[0].path).write_bytes(spoilt)
     with caplog.at_level(logging.WARNING, "nmt"):
         assert write(output, 0) == 0
-    problem = "is not what its writer noted" if spoilt else "is gone, or empty"
-    assert f"{problem}: begun anew" in caplog.text
+    problem = "differs from what its writer recorded" if spoilt else "is gone, or empty"
+    assert f"{problem}: started over" in caplog.text
     assert output.join() and Path(output.path).read_bytes() == WHOLE
 
 
@@ -133,9 +133,9 @@ def test_parts_of_another_run_are_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     write(DividedOutput(path, 2, RUN), 0)
     other = DividedOutput(path, 2, {"beam-size": 6, "input": RUN["input"], "n-best": True})
-    for share in (0, 1):  # also where its own part is not begun, before work that could not be joined
+    for share in (0, 1):  # also if its own part is not begun, before doing work that cannot be joined
         with pytest.raises(
-            OptionError, match="part-000-of-002 was begun with another value of --beam-size, --n-best"
+            OptionError, match="part-000-of-002 was started with another value of --beam-size, --n-best"
         ):
             list(other.missing([share]))
     with pytest.raises(OptionError, match="--n-best"):
@@ -147,7 +147,7 @@ def test_parts_of_another_run_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_part_without_rows_is_of_no_run(complete: bool, tmp_path: Path) -> None:
-    """Another run failed at its first row, or its text had none."""
+    """Another run failed at its first row, or its text had no rows."""
     other = DividedOutput(str(tmp_path / "out"), 1, {"beam-size": 6})
     with nullcontext() if complete else pytest.raises(ZeroDivisionError), other.parts[0].writing():
         if not complete:
@@ -160,7 +160,7 @@ def test_a_part_without_rows_is_of_no_run(complete: bool, tmp_path: Path) -> Non
 
 def test_a_joined_output_of_another_run_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "out")
-    for shares in (1, 2):  # the second of them changes nothing
+    for shares in (1, 2):  # the second round changes nothing
         output = DividedOutput(path, shares, {**RUN, "shares": shares})
         if shares == 1:
             write(output, 0)
@@ -222,7 +222,7 @@ def test_a_spoilt_part_is_not_joined(tmp_path: Path) -> None:
         write(output, share)
     part = Path(output.parts[1].path)
     part.write_bytes(part.read_bytes().replace(b"vier", b"five"))
-    with pytest.raises(PartError, match="part-001-of-002 is not what its writer noted"):
+    with pytest.raises(PartError, match="part-001-of-002 differs from what its writer recorded"):
         output.join()
     assert (tmp_path / "out").read_bytes() == b"of before\n"
     part.unlink()
@@ -231,7 +231,7 @@ def test_a_spoilt_part_is_not_joined(tmp_path: Path) -> None:
 
 
 def test_two_that_join_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other has joined and removed the parts when this one has read the first of them."""
+    """The other process joins and removes the parts after this one has read the first part."""
     one, other = (DividedOutput(str(tmp_path / "out"), 3, RUN) for _ in range(2))
     for share in range(3):
         write(one, share)
@@ -254,7 +254,7 @@ def test_two_that_join_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_other_removes_the_parts_at_any_moment(
     moment: int, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other joins before or after this one opens a file."""
+    """The other process joins before or after this one opens a file."""
     one, other = (DividedOutput(str(tmp_path / "out"), 1, RUN) for _ in range(2))
     write(one, 0)
     moments = iter(range(100))

@@ -1,4 +1,4 @@
-"""Several processes that share the reading of a corpus have the batches of one; here they are threads."""
+"""Several processes that share the reading of a corpus get the batches of one; here they are threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def together(count: int) -> list[Share]:
-    """The shares of as many threads."""
+    """The shares of ``count`` threads."""
     barrier, sent = threading.Barrier(count, timeout=30), [np.zeros(0, np.int32)] * count
 
     def exchange(index: int) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
@@ -50,7 +50,7 @@ def together(count: int) -> list[Share]:
 
 
 def in_each(count: int, run: Callable[[Corpus], Any], vocab: Vocab, **options: Any) -> Iterator[Any]:
-    """What ``run`` returns of the corpus of each of several processes."""
+    """What ``run`` returns for the corpus of each of several processes."""
     values = TRAIN.from_python(GIVEN | options)
 
     def of(share: Share) -> Any:
@@ -114,7 +114,7 @@ def test_each_process_reads_only_its_own_rows(vocab: Vocab, monkeypatch: pytest.
     original = SentenceReader.read
 
     def count(reader: SentenceReader, number: int, row: Any, at: int) -> Sentence:
-        if at:  # not those that are sampled before
+        if at:  # not the rows that are sampled before
             read.setdefault(reader, []).append(number)
         return original(reader, number, row, at)
 
@@ -139,7 +139,7 @@ def test_an_error_in_the_text_is_raised_in_each(vocab: Vocab, tmp_path: Path) ->
 
 @pytest.mark.parametrize("lines", [100, 99, 50, 0, 101], ids=lambda lines: f"{lines} of 100")
 def test_other_lines_in_one_process_are_an_error_in_each(lines: int, vocab: Vocab, tmp_path: Path) -> None:
-    """As of streams; 50 lines are exchanged at once. As many may be others."""
+    """This can happen with streams; 50 lines are exchanged at a time. As many lines may still differ."""
     text = [b"one two %d" % (number % 7) for number in range(101)]
 
     def rows(share: Share) -> str:
@@ -185,7 +185,7 @@ def test_rows_are_not_exchanged_after_a_stop(vocab: Vocab) -> None:
     share = Share(0, 1, exchange)
     with closing(Corpus(values, [vocab] * 2, seed=SEED, share=share, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
-        before = len(exchanged)  # of the sample
+        before = len(exchanged)  # for the sample
         while not corpus.ready:
             time.sleep(0.01)
         stop.set()

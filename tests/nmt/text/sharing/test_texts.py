@@ -1,4 +1,4 @@
-"""Shares of parallel texts: together all rows, each once, in order."""
+"""Shares of parallel texts: together they have all rows, each once, in order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nmt.text.parallel import NBestListError, NBestRows, ParallelTextError
 from nmt.text.sharing.texts import SharedTexts
 
 LIST = [0, 0, 5, 3, 3, 7, 7, 6, 9]
-"""Numbers of entries: 5 and what follows it belong to the second source line, 7 to the third."""
+"""Numbers of n-best entries: from 5 on, they belong to the second source line, from 7 on to the third."""
 
 
 def write(path: Path, lines: list[str]) -> str:
-    path.write_text("\n".join(lines))  # the last line has no end
+    path.write_text("\n".join(lines))  # the last line has no newline
     return str(path)
 
 

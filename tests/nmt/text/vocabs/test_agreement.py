@@ -1,4 +1,4 @@
-"""Vocabularies of the right size with other words than the model's are warned of."""
+"""Vocabularies of the right size, but with other words than the model's, cause a warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = (OPUS / "opus.spm60-spm60.vocab.yml").read_text()
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """The only model of a folder, with the configuration and the vocabulary of its training."""
+    """The only model in a folder, with the configuration and the vocabulary of its training."""
     model = tmp_path / "m.npz"
     shutil.copy(next(OPUS.glob("*.npz")), model)
     (tmp_path / "trained.yml").write_text(WORDS)
@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A vocabulary of the same size in which two words have changed places."""
+    """A vocabulary of the same size in which two words are swapped."""
     lines = WORDS.splitlines()
     words, ids = zip(*(line.rsplit(": ", 1) for line in lines), strict=True)
     swapped = [*words[:5], words[6], words[5], *words[7:]]

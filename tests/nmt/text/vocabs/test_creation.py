@@ -44,7 +44,7 @@ def test_order_of_words() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cn", "Co"])), max_size=8))
 def test_text_is_read_back(words: list[str]) -> None:
-    """Marian's YAML keeps every word of valid UTF-8 but U+007F in quotes, which yaml-cpp garbles."""
+    """Marian's YAML keeps every word of valid UTF-8, except that yaml-cpp garbles U+007F in quotes."""
     words = [
         word for word in words if word and not set(word) & set(" \n\x7f") and word not in ("</s>", "<unk>")
     ]
@@ -53,7 +53,7 @@ def test_text_is_read_back(words: list[str]) -> None:
 
 
 def test_carriage_returns_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """They become parts of words, as in Marian, which no text that is read has."""
+    """As in Marian, they become parts of words, which never occur in text as it is read."""
     assert counted_words([b"a b\r\n", b"a\r", b"b\n"]) == [b"a", b"a\r", b"b", b"b\r"]
     [record] = caplog.records
     assert record.getMessage().startswith("1 lines end in CR LF: their last words")

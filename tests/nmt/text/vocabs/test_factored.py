@@ -81,12 +81,15 @@ def test_what_is_unknown(word: str, vocab: FactoredVocab) -> None:
         ("_lemma\n_has_c\n", "2: there is no group _c"),
         ("_lemma\nword\n", "2: expected 'WORD : _GROUP _has_GROUP ...', got 'word'"),
         ("_lemma\nword : _c\n", "2: there is no group _c"),
-        ("_lemma\na : _lemma\na : _lemma\n", "3: 'a' is there twice"),
+        ("_lemma\na : _lemma\na : _lemma\n", "3: 'a' appears twice"),
         ("_lemma\n_c\na : _lemma _has_d\n", "3: only lemmas have factors, of groups that are declared"),
         ("_lemma\n_c\nx : _c\n", "3: the name of a factor of _c must begin with 'c'"),
         ("_lemma\n_c\n_cd\ncd : _c\n", "4: a factor of _c must not begin with the name of a later group"),
         ("_lemma\n_c\n_d\ndx : _d\ncx : _c\n", "5: factors must be listed group by group"),
-        (f"_lemma\n_c\na : _lemma _has_c\n{LEMMAS}", "there are lemmas with a factor of _c, which has none"),
+        (
+            f"_lemma\n_c\na : _lemma _has_c\n{LEMMAS}",
+            "some lemmas need a factor of the group _c, which has none",
+        ),
         ("_lemma\n_c\ncx : _c\n</s> : _lemma _has_c\n<unk> : _lemma\n", "needs the lemma </s>, without"),
     ],
 )

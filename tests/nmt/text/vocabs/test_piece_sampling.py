@@ -51,7 +51,7 @@ def learnt(model_type: str, **options: Any) -> SentencePieceProcessor:
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_likeliest_way_is_the_librarys(model_type: str, options: str) -> None:
-    """Where nothing is left to chance: a high power of the probabilities, and no merge left out."""
+    """Without chance: with a high power of the probabilities, and with no merge left out."""
     processor = learnt(model_type, **OPTIONS[options])
     sampler = PieceSampler(processor, "model")
     alpha = 0.0 if model_type == "bpe" else 300.0
@@ -80,7 +80,7 @@ def test_draws_are_distributed_as_the_librarys(model_type: str) -> None:
     )
     common = [way for way, number in theirs.items() if number >= 40]
     assert len(common) > 3
-    for way in common:  # the difference of two draws of a share s has a variance of 2 s (1 - s) / count
+    for way in common:  # the difference between two draws of a share s has variance 2 s (1 - s) / count
         share = (ours[way] + theirs[way]) / (2 * count)
         assert abs(ours[way] - theirs[way]) / count < 6 * (2 * share * (1 - share) / count) ** 0.5
 

@@ -66,8 +66,8 @@ def test_samples_are_drawn_by_their_probability() -> None:
     assert len(weights) > 3
     drawn = Counter(tuple(vocab.sample("sell", alpha, seed, add_eos=False)) for seed in range(count))
     assert drawn.keys() <= weights.keys()
-    # Ways that few draws would fall on count as one, for which the normal distribution holds, and a deviation
-    # of 6 is one in 10 ** 8.
+    # Ways that are rarely drawn are counted together, so that the normal distribution holds; a deviation of 6
+    # then happens once in 10 ** 8.
     shares = {way: weight / sum(weights.values()) for way, weight in weights.items()}
     common = {way: share for way, share in shares.items() if share * count >= 25}
     assert len(common) > 3
@@ -147,7 +147,7 @@ def test_unsegmented_vocabularies_are_needed() -> None:
 
 
 def test_normalized() -> None:
-    """Checked with the steps of OPUS-MT's script itself, which needs sed and Perl."""
+    """The results were checked with OPUS-MT's own script, which needs sed and Perl."""
     assert normalized("a\uff0cb\u3002   c\u3002d\uff0e e") == "a,b. c. d. e"
     assert normalized("\u201cx\u201d \u300ay\u300b \u300cz\u300d\uff11\uff12") == '"x" "y" "z""2'
     assert normalized("it\u2019s\u2026 \u2501 \u3010a\u3011\uff1f\uff01\uff5e") == "it's... - [a]?!~"
@@ -174,7 +174,7 @@ def test_load_vocabs() -> None:
 
 @pytest.mark.parametrize("dummy", [True, False])
 def test_blanks_that_belong_to_the_words_before_them(dummy: bool) -> None:
-    """Marian, run with such models: ``of▁ .▁`` is "of ." and ``▁ .▁`` is " .", with a dummy blank or not."""
+    """Marian with such models: ``of▁ .▁`` is "of ." and ``▁ .▁`` is " .", with or without a dummy blank."""
     model = io.BytesIO()
     SentencePieceTrainer.Train(
         sentence_iterator=iter(["of the sea .", "of it ."] * 50),

@@ -27,7 +27,7 @@ FILES: list[dict[str, Any]] = REFERENCES["files"]
 PIECES = ("words.spm", "bytes.spm")
 SPECIAL = b"</s>: 0\n<unk>: 1\n"
 
-# Marian refuses these words for want of quotes; they can be meant in one way only.
+# Marian refuses these words because they are not quoted; their meaning is unambiguous.
 UNQUOTED = (
     *("null", "~", "@", "`", "|", "|a", ">", ">a", "[", "]", "{", "}", ",", ",a", "&", "&a", "*", "*a", "!"),
     *("!x", "'", '"', "[a]", "{a}", "'a", '"a', "'a'b", '"a"b'),
@@ -90,7 +90,7 @@ def test_reads_back_what_marian_wrote() -> None:
 
 
 def test_what_is_no_line_is_named() -> None:
-    with pytest.raises(ArgumentError, match="a line is str or bytes, got None"):
+    with pytest.raises(ArgumentError, match="a line must be str or bytes, got None"):
         yml("a: 2").encode(None)  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def test_words_are_split_at_spaces_only() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=6).filter(lambda w: not set(w) & set(b" \n\r")), unique=True))
 def test_any_bytes_are_words(words: list[bytes]) -> None:
-    """A list of words holds any bytes; text and bytes give the same ids; printing gives them back."""
+    """A word list holds any bytes; text and bytes give the same ids; printing gives the bytes back."""
     listed = [b"</s>", b"<unk>", *(word for word in words if word not in (b"</s>", b"<unk>"))]
     vocab = read_default(b"\n".join(listed), "vocab.txt")
     line = b" ".join(listed[2:])
@@ -168,7 +168,7 @@ def test_control_pieces() -> None:
 
 
 def test_cut_and_padded(caplog: pytest.LogCaptureFixture) -> None:
-    """Both may be meant, and neither need be: a warning names the two files, and what to do."""
+    """Both may be intended or not, so a warning names the two files and says what to do."""
     data = SPECIAL + b"a: 2\nb: 3\n"
     assert len(read_default(data, "v.yml", 3, owner="m.npz")) == 3
     (record,) = caplog.records

@@ -12,7 +12,7 @@ from tests.helpers.saved import DATA
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory beside the texts of the checkpoints."""
+    """A working directory inside a folder with the texts of the checkpoints."""
     for text in DATA.glob("*.*"):
         shutil.copy(text, tmp_path)
     place = tmp_path / "here"

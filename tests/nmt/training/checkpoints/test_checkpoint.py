@@ -1,6 +1,6 @@
 """Checkpoints: Marian's files byte for byte.
 
-``data/checkpoint`` has checkpoints that Marian made; ``check_with_marian.py`` there lets it go on from ours.
+``data/checkpoint`` has checkpoints that Marian made; ``check_with_marian.py`` there has it resume from ours.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_marians_checkpoints_come_out_byte_for_byte(name: str, folder: Path) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_model_has_the_smoothed_parameters(name: str) -> None:
-    """Which also shows that the rows of the optimizer's file are cut where Marian cuts them."""
+    """This also shows that the rows in the optimizer's file are split where Marian splits them."""
     _, found = loaded(DATA / name)
     model = load_model(DATA / name / "model.npz").params
     shown = found.learner.params if found.learner.average is None else found.learner.average
@@ -91,7 +91,7 @@ def test_denominators_of_another_marian_need_not_be_exact() -> None:
 
 
 def test_other_betas_go_on_from_the_denominators(caplog: pytest.LogCaptureFixture) -> None:
-    """As in Marian, which keeps the denominators alone; ours keep how they came about, too."""
+    """As in Marian, which keeps only the denominators; our checkpoints also keep how they came about."""
     params = {"w": np.ones((1, 3), np.float32)}
     before, after = (Moments(TrainOptions(optimizer_params=betas)) for betas in ((0.9, 0.98), (0.5, 0.999)))
     items = before.items(replace(before.fresh(params), steps=3), ["w"])
@@ -155,7 +155,7 @@ def test_the_model_for_a_script(folder: Path) -> None:
 
 
 def without(source: str, folder: Path, *endings: str) -> Path:
-    """A copy of a checkpoint that lacks some files."""
+    """Copy a checkpoint without some files; return its folder."""
     for name in FILES:
         if not name.endswith(endings):
             shutil.copy(DATA / source / name, folder)
@@ -169,7 +169,7 @@ def test_no_model_no_checkpoint(folder: Path, caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
     without("lm-adam", folder, "model.npz")
     assert load_checkpoint("model.npz", values) is None
-    assert "model.npz does not exist: training starts anew and replaces model.npz.optimizer" in caplog.text
+    assert "model.npz does not exist: training starts over and replaces model.npz.optimizer" in caplog.text
 
 
 def test_a_model_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,7 +209,7 @@ ADAMW: dict[str, Any] = {"optimizer": "optax.adamw", "optimizer_params": ()}
 
 
 def saved_by_adamw(folder: Path) -> Checkpoint:
-    """A checkpoint in the folder, whose optimizer is one of optax's, in its first state."""
+    """A checkpoint in the folder, whose optimizer is one of optax's in its initial state."""
     values, found = loaded(DATA / "lm-adam", **ADAMW)
     moments = jax.device_get(optimizer_of(values).init(found.learner.params).moments)
     found = replace(found, learner=replace(found.learner, moments=moments))
@@ -219,7 +219,7 @@ def saved_by_adamw(folder: Path) -> Checkpoint:
 
 def test_another_optimizer_of_optax_begins_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = saved_by_adamw(folder)
-    assert "no optax.adamw: the moments of optax.adamw are new" in caplog.text  # in Marian's checkpoint
+    assert "no optax.adamw: the moments of optax.adamw are new" in caplog.text  # from Marian's checkpoint
     _, again = loaded(folder, **ADAMW)
     chex.assert_trees_all_equal(again.learner.moments, found.learner.moments, strict=True)
     for other in ({"optimizer": "optax.adam", "optimizer_params": ()}, {"optimizer": "adagrad"}):
@@ -242,7 +242,7 @@ def test_a_state_of_optax_must_fit(folder: Path) -> None:
     count, moment = "optax.adamw.0.count", "optax.adamw.0.mu.decoder_ff_logit_l1_W0"
     for wrong, message in (
         ({name: item for name, item in items.items() if name != count}, f"there is no item {count}, which"),
-        ({**items, "optax.adamw.1": items[count]}, "there is an item optax.adamw.1, which .* has not with"),
+        ({**items, "optax.adamw.1": items[count]}, "there is an item optax.adamw.1, which .* does not have"),
         ({**items, count: np.float32(1)}, f"{count}: expected int32 of shape \\(\\), got float32"),
         ({**items, moment: items[moment][:1]}, f"{moment}: expected float32 of shape .*; is it the "),
     ):
@@ -281,7 +281,7 @@ def test_an_old_marian_has_no_denominators(folder: Path) -> None:
 
 
 def test_options_of_a_model_without_its_own(folder: Path) -> None:
-    """They are the command line's then, and with ``--ignore-model-config`` always."""
+    """Its options then are the command line's, as they always are with ``--ignore-model-config``."""
     without("lm-adam", folder)
     items = read_npz("model.npz")
     with pytest.raises(ParameterError, match=r"(?s)model\.npz: .*told otherwise by the shapes:\s+dim-rnn 4"):

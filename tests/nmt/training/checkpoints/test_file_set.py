@@ -1,4 +1,4 @@
-"""Files that belong together: all are replaced or none, whenever the process is killed."""
+"""Files that belong together: all or none are replaced, whenever the process is killed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.helpers.saved import DATA, contents, equal, loaded, save
 
 
 class Killed(BaseException):
-    """The process is gone: nothing that would clean up can."""
+    """Stands for a killed process: no code can clean up."""
 
 
 @contextmanager
 def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets the file operations before this one happen, and none from then on."""
+    """Lets file operations before this one happen, and raises Killed in all from this one on."""
     done = count()
 
     def mortal(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +52,7 @@ def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 def two_checkpoints(folder: Path) -> tuple[TrainOptions, Checkpoint, dict[str, bytes], dict[str, bytes]]:
-    """A checkpoint in the folder, one that follows, and the files of both."""
+    """The options, the checkpoint after the one in the folder, and the files of both, earlier first."""
     values, first = loaded(DATA / "lm-adam")
     moved = {name: np.asarray(value) + np.float32(1) for name, value in first.learner.params.items()}
     second = replace(
@@ -151,7 +151,7 @@ def test_a_failure_leaves_the_old_set(folder: Path) -> None:
 
 
 def test_a_folder_in_the_place_of_a_file_is_named_before_anything_moves(folder: Path) -> None:
-    """Whether it is there when the set is written, or only when another process finishes moving it."""
+    """It may exist when the set is written, or only when another process finishes moving the set."""
     for name in ("set.one", "set.two"):
         Path(name).write_text("old")
     Path("set.two").rename("away")
@@ -251,7 +251,7 @@ def of_another_user(place: Path) -> None:
 def test_what_no_training_of_ours_left_stays(
     folder: Path, make: Callable[[Path], None], message: str, ending: str
 ) -> None:
-    """Not even what is ours and sound beside it is moved before somebody has looked."""
+    """Not even our own intact files next to it are moved before a user has looked."""
     (folder / "model.npz").write_text("ours")
     (folder / ".model.npz.best.npz.written").mkdir()
     (folder / ".model.npz.best.npz.written" / "model.npz.best.npz").write_text("best")
@@ -271,5 +271,5 @@ def test_the_folder_of_a_set_is_the_users_alone(folder: Path) -> None:
 
 def test_a_full_disk_is_named_and_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"m\.npz"), replacing_set(tmp_path / "m.npz"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as writing raises it, without a name
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as writing raises it: without a file name
     assert not os.listdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Of two trainings of one model the second is refused; what a killed one leaves stops nobody."""
+"""Two trainings of one model: the second is refused; what a killed one leaves blocks no other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_second_training_of_a_model_is_refused(tmp_path: Path) -> None:
         assert isinstance(refused.value, MGraphError)
         assert not vocab.exists(), "refused before anything is made"
         with pytest.raises(ModelLockedError, match=r"model\.npz is being trained"):
-            trainer(tmp_path / "model.bin").train()  # they share model.iter1.npz
+            trainer(tmp_path / "model.bin").train()  # both models would write model.iter1.npz
         with training_lock(tmp_path / "other.npz"):
             assert sorted(path.name for path in tmp_path.iterdir()) == [".model.lock", ".other.lock"]
         process.send_signal(signal.SIGTERM)
@@ -139,7 +139,7 @@ def test_what_nobody_holds_is_taken_over_with_a_word(
 
 
 def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path) -> None:
-    """Locks of one process exclude each other, too: they are of open files."""
+    """Locks exclude each other within a process, too, because they belong to open files."""
     model, rounds, takers = tmp_path / "model.npz", 40, 6
     taken = [0] * rounds
 
@@ -190,11 +190,11 @@ def test_a_child_neither_holds_the_lock_nor_lets_go_of_it(tmp_path: Path) -> Non
     lock = training_lock(model)
     lock.__enter__()
     read, write = os.pipe()
-    if os.fork() == 0:  # one that outlives the training
+    if os.fork() == 0:  # a child that outlives the training
         os.close(write)
         os.read(read, 1)
         os._exit(0)
-    if os.fork() == 0:  # one that leaves the block
+    if os.fork() == 0:  # a child that leaves the block
         lock.__exit__(None, None, None)
         os._exit(0)
     os.wait()
@@ -240,7 +240,7 @@ def test_the_lock_is_no_link(tmp_path: Path) -> None:
 def test_where_there_are_no_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A live process of this machine is still seen."""
+    """A live process on this machine is still seen."""
 
     def missing(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -1,4 +1,4 @@
-"""``.progress.yml``: Marian's own bytes, bit by bit again, and what is wrong with others."""
+"""``.progress.yml``: written as by Marian byte for byte, read back bit for bit, and errors in other files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_digits_are_as_few_as_may_be() -> None:
 
 
 def test_marians_infinities_are_read() -> None:
-    """Marian writes them so, and then cannot read them."""
+    """Marian writes them in this form, which it then cannot read."""
     state = read_state(f"{LEAST}\ncost-sum: inf\nloss-var-slow: -inf\nloss-avg-slow: nan", "file")
     assert (state.cost_sum, state.loss_var_slow) == (math.inf, -math.inf)
     assert math.isnan(state.loss_avg_slow)
@@ -72,7 +72,7 @@ def test_keys_that_older_marians_lack_are_as_new() -> None:
     [
         ("", "model.progress.yml: expected the keys of a training state, got none"),
         ("a: [", "model.progress.yml is not valid YAML: "),
-        ("a: " + "[" * 5000, "is not valid YAML: more than 16 maps and lists in one another"),
+        ("a: " + "[" * 5000, "is not valid YAML: more than 16 nested maps and lists"),
         (LEAST.replace("9", str(2**64)), "batches: expected a whole number, got '18446744073709551616'"),
         (LEAST.replace("batches-epoch", "x"), "expected the key batches-epoch of a training state"),
         (LEAST.replace("9", "-9"), "model.progress.yml: batches: expected a whole number, got '-9'"),

@@ -1,4 +1,4 @@
-"""The table that says how ``--tensor-parallel`` divides parameters."""
+"""The table of how ``--tensor-parallel`` divides parameters."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_most_of_every_model_is_divided_and_evenly(number: int) -> None:
 
 
 def test_each_rule_is_used() -> None:
-    old = ("decoder_ff_logit_out_W",)  # of files of old versions of Marian
+    old = ("decoder_ff_logit_out_W",)  # from files of old Marian versions
     used = {rule_for(p) for i in range(len(VARIANTS)) for p in parameters(variant(i)).values()}
     assert used - {None} == set(TABLE)
     assert divided_axes(BASE, 2, old)["decoder_ff_logit_out_W"] == COLUMNS

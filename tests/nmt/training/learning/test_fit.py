@@ -1,4 +1,4 @@
-"""``--mini-batch-fit``: batches that fit into the workspace, and nearly fill it."""
+"""``--mini-batch-fit``: batches fit into the workspace, and nearly fill it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.helpers.fresh import python
 
 
 class Planned:
-    """Memory as programs need it: for gradients of parameters or for values at all positions, whichever is
-    more."""
+    """Models the memory of programs: for gradients of parameters or for values at all positions, whichever
+    needs more."""
 
     def __init__(self, parameters: int, position: int, pair: int, groups: int = 1) -> None:
         self.parameters, self.position, self.pair, self.groups = parameters, position, pair, groups

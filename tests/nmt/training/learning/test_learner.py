@@ -1,4 +1,4 @@
-"""The learner: updates of tiny models, against the engine's own optimizers and against themselves."""
+"""The learner: updates of tiny models, compared with the engine's optimizers and with one another."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def small(type_: str = "lm-transformer", **options: Any) -> Model:
 def batch_of(
     sentences: Sequence[tuple[list[int], ...]], rows: int = 4, lengths: tuple[int, ...] = (4,)
 ) -> Batch:
-    """Sentences padded to a shape, rows after them as Batch says; of the last streams."""
+    """Sentences of the last streams, padded to a shape; the rows after them are filled as Batch says."""
     streams = len(lengths)
     ids = [np.zeros((rows, length), np.int32) for length in lengths]
     masks = [np.zeros((rows, length), np.float32) for length in lengths]
@@ -91,7 +91,7 @@ def learner_of(model: Model, seed: int = 1, **values: Any) -> Learner:
 
 
 def updated(learner: Learner, *batches: Batch, number: int = 1) -> dict[str, np.ndarray]:
-    """The parameters after one update, by all sentences unless batches are given."""
+    """The parameters after one update, with all sentences unless batches are given."""
     learner.update(batches or [ALL], learn_rate=0.01, number=number)
     return learner.state().params
 
@@ -123,7 +123,7 @@ def test_updates_are_those_of_the_engine(model: Model) -> None:
         assert float(found.cost) == pytest.approx(loss.scalar(), rel=1e-5)
         assert (float(found.labels), found.words, found.sentences) == (13, 13, 4)
         assert float(found.gradient_norm) * 13 == pytest.approx(float(norm), rel=1e-5)
-    # Adam's moves have no scale: where a gradient is only rounding, as by biases of keys, they differ.
+    # Adam's moves have no scale: where a gradient is only rounding, as for biases of keys, they differ.
     expected = {name: value for name, value in graph.params().vals().items() if not name.endswith("_bk")}
     assert_close({name: learner.state().params[name] for name in expected}, expected, atol=2e-5)
 
@@ -169,7 +169,7 @@ def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
     state = learner.state()
     kept = jax.tree.map(np.copy, vars(state))
     after = updated(learner, number=3)
-    # The update wrote over the buffers that the state was read from.
+    # The update has overwritten the buffers that the state was read from.
     assert jax.tree.all(jax.tree.map(np.array_equal, vars(state), kept))
     file = Moments(replace(VALUES, **FULL))
     order = sorted(state.params)
@@ -185,7 +185,7 @@ def test_a_restored_learner_goes_on_from_other_denominators(model: Model) -> Non
     learner, other = learner_of(model), learner_of(model)
     updated(learner)
     state = learner.state()
-    expected, before = updated(learner, number=2), (0.1, 0.02)  # after one update by the betas of the options
+    expected, before = updated(learner, number=2), (0.1, 0.02)  # after one update with the options' betas
     other.restore(replace(state, steps=0, denominators=before))
     assert_close(updated(other, number=2), expected)
     assert (other.state().steps, other.state().denominators) == (1, before)
@@ -208,7 +208,7 @@ OPTAX = {
     "rprop": (),
     "sm3": (),
 }
-"""Those with states of all kinds."""
+"""Optimizers with states of all kinds."""
 
 
 @pytest.mark.parametrize("name", OPTAX)
@@ -228,7 +228,7 @@ def test_the_state_of_optax_is_saved_to_the_last_bit(model: Model, name: str, tm
     assert_same(updated(other, number=3), after)
     found, expected = other.state(), learner.state()
     chex.assert_trees_all_equal(found.moments, expected.moments, strict=True)
-    # Without its state it goes elsewhere.
+    # Without its state, it moves differently.
     other.restore(replace(state, moments={}))
     stateless = name == "polyak_sgd"
     assert all(map(np.array_equal, updated(other, number=3).values(), after.values())) == stateless
@@ -245,9 +245,9 @@ def test_nothing_is_kept_on_the_device_beside_the_state() -> None:
 
 
 def test_updates_are_those_of_optax(model: Model) -> None:
-    """A loop of optax alone, from the gradients that plain descent at a rate of 1 shows."""
+    """A loop that uses only optax, with gradients taken from plain descent at a rate of 1."""
     options: dict[str, Any] = {"optimizer": "optax.adamw", "optimizer_params": (), "clip_norm": 0.0}
-    options["optax_params"] = ("b2=0.98", "eps=0.01")  # keeps the rounding of gradients small that are zero
+    options["optax_params"] = ("b2=0.98", "eps=0.01")  # a large eps keeps rounding in zero gradients small
     learner, descent = learner_of(model, **options), learner_of(model, **PLAIN)
     alone = optax.inject_hyperparams(optax.adamw)(learning_rate=0.0, b2=0.98, eps=0.01)
     params = learner.state().params
@@ -325,7 +325,7 @@ def test_a_shared_table_is_the_targets() -> None:
 
 
 def assert_equal_updates(learners: Sequence[Learner], batch: Batch) -> None:
-    """The cost and the gradient of two learners' first update."""
+    """Assert that two learners' first updates have the same cost and the same gradient norm."""
     expected, found = (learner.update([batch], learn_rate=0.01, number=1) for learner in learners)
     assert float(found.cost) == pytest.approx(float(expected.cost), rel=1e-6)
     assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
@@ -338,7 +338,7 @@ def test_checkpointing_changes_no_gradient(model: Model) -> None:
 
 @pytest.mark.thorough
 def test_recurrent_models_checkpoint_every_loop() -> None:
-    """Of six loops then only one at a time keeps the values of its steps."""
+    """Then only one of six loops at a time keeps the values of its steps."""
     model = small("s2s", dim_rnn=32, enc_depth=2, dec_depth=2)
     sentences = [([*range(2, 10)] * 4 + [0], [*range(2, 10)] * 4 + [0])] * 4
     batch = batch_of(sentences, lengths=(33, 33))
@@ -375,8 +375,8 @@ def pair_model() -> Model:
 def parts(
     model: Model, options: LossOptions, weights: np.ndarray | None, alignment: np.ndarray | None
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """Cost and labels of all sentences, and what numpy needs to compute them: log-probabilities of all words
-    and the attention."""
+    """Cost and labels of all sentences, and what numpy needs to compute them: the log-probabilities of all
+    words and the attention."""
     batch = PAIRS
     graph = ExpressionGraph()
 
@@ -426,7 +426,7 @@ def test_guided_alignment(pair_model: Model, kind: str) -> None:
     counts, wanted = np.zeros((4, 4, 5), np.float32), np.zeros((4, 4, 5))
     counts[0, 0, 1], counts[0, 1, :2], counts[3, 2, 0], counts[3, 1, 2:4] = 1, 1, 1, [1, 3]
     wanted[0, 0, 1], wanted[0, 1, :2], wanted[3, 2, 0], wanted[3, 1, 2:4] = 1, 0.5, 1, [0.25, 0.75]
-    counts[1, 3, 0] = 1  # after the end of the sentence: counts nothing
+    counts[1, 3, 0] = 1  # after the end of the sentence, so it does not count
     cost, labels, log_probs, attention = parts(pair_model, LossOptions(0.0, False, 0.3, kind), None, counts)
     words = -(gold(log_probs) * MASK).sum()
     links = -(wanted * MASK[..., None] * np.log(attention + 1e-6)).sum()

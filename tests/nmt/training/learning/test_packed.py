@@ -53,7 +53,7 @@ def model_of(name: str) -> Model:
 
 
 def batch_of(model: Model, rows: int = 8, length: int = 10) -> Batch:
-    """Seven sentences, in as many rows, of words up to a length."""
+    """Seven sentences of up to ``length`` words, in ``rows`` rows."""
     dice = np.random.default_rng(0)
     streams = [
         [dice.integers(2, size, length).tolist() for length in lengths]
@@ -82,7 +82,7 @@ def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: in
     batch = replace(batch_of(model), weights=weights[:8, :10])
     assert objective.packs
     expected, cost, labels = gradient(objective, padded_arrays(batch))
-    # of another shape, as another number of devices chooses: no mask of dropout may depend on it
+    # another shape, as another number of devices would choose: no dropout mask may depend on it
     larger = replace(batch_of(model, 12, 16), weights=weights)
     found, own_cost, own_labels = gradient(objective, packed_arrays(larger, groups), groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
@@ -90,7 +90,7 @@ def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: in
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Gradients of all parameters agree."""
+    """Assert that the gradients of all parameters agree."""
     largest = max(float(np.abs(value).max()) for value in expected.values())
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)
@@ -127,7 +127,7 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
 )
 @pytest.mark.sampled("transformer-decoder_l1_context_Wq-scaled")
 def test_guided_alignment_is_laid_out(name: str, key: str, kind: str) -> None:
-    """Also the costs that are divided by all labels of a batch are the sums of its parts."""
+    """Costs that are divided by all labels of a batch are still the sums of its parts' costs."""
     model = model_of(name)
     objective = Objective(model, LossOptions(alignment_weight=0.3, multi_loss_type=kind))
     wanted = (np.random.default_rng(2).random((8, 10, 10)) < 0.1).astype(np.float32)
@@ -169,7 +169,7 @@ def test_what_looks_at_whole_targets_is_not_packed(monkeypatch: pytest.MonkeyPat
 
 
 def test_batches_that_fill_the_memory_have_padded_sources_for_recurrences() -> None:
-    """Rows for equally long sentences would have room for no second one, and need half as much again."""
+    """Rows for equally long sentences would have no room for a second one, and need half as much again."""
     fit, usual = (TrainOptions(mini_batch_fit=fills) for fills in (True, False))
     recurrent, transformer = model_of("s2s"), model_of("transformer")
     assert objective_of(recurrent, usual).packs and objective_of(transformer, fit).packs
@@ -178,7 +178,7 @@ def test_batches_that_fill_the_memory_have_padded_sources_for_recurrences() -> N
 
 def test_words_have_room() -> None:
     batch = batch_of(model_of("transformer"))
-    assert packed_arrays(batch)["ids0"].shape == (3, 32)  # for eight sentences of ten words
+    assert packed_arrays(batch)["ids0"].shape == (3, 32)  # room for eight sentences of ten words
     tight = packed_arrays(replace(batch, packed=(1, 2)))
     assert tight["ids0"].shape == (1, 32) and tight["ids1"].shape == (2, 32)
     assert tight["mask1"].sum() == sum(LENGTHS[1])

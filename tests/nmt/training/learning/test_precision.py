@@ -1,4 +1,4 @@
-"""Training in 16 bits: costs follow those of float32, and do not where a part of the recipe is missing."""
+"""Training in 16 bits: costs follow those of float32, unless a part of the recipe is missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RATE = 3e-4
 DRAWS = np.zeros(4, np.uint32)
 SCALED = {"cost_scaling": ("256", "1000", "2", "1")}
 FOLLOWING = {"bfloat16": 0.003, "float16": 0.0006}
-"""How far costs may be from those of float32, as a part of these."""
+"""How far costs may be from those of float32, relative to them."""
 
 
 class NarrowMasters(UpdateStep):
@@ -72,7 +72,7 @@ def batches() -> list[Batch]:
 
 
 def costs(precision: str, kind: type[UpdateStep] = UpdateStep, **options: Any) -> np.ndarray:
-    """The cost per word of each update, by three batches in turn."""
+    """The cost per word of each update, with the three batches in turn."""
     given = replace(OPTIONS, precision=(precision, "float32"), **options)
     objective = objective_of(model(), given)
     step = step_of(given, objective)
@@ -90,14 +90,14 @@ def float32() -> np.ndarray:
 
 
 def off(found: np.ndarray) -> float:
-    """The largest difference from float32, as a part of it."""
+    """The largest relative difference from float32."""
     return float(np.abs(found / float32() - 1).max())
 
 
 @pytest.mark.parametrize("precision", FOLLOWING)
 @pytest.mark.sampled("float16")
 def test_costs_follow_those_of_float32(precision: str) -> None:
-    assert float32()[27] < 0.97 * float32()[0]  # of the first batch
+    assert float32()[27] < 0.97 * float32()[0]  # the first batch's costs
     assert off(costs(precision, **SCALED)) < FOLLOWING[precision]
 
 
@@ -106,7 +106,7 @@ def test_parameters_need_32_bits() -> None:
 
 
 def test_small_gradients_vanish_in_float16() -> None:
-    """A cost scale that makes gradients small stands for costs that do."""
+    """A cost scale that makes gradients small stands in for small costs."""
     small = str(2.0**-24)
     assert off(costs("float16", cost_scaling=(small, "1000", "2", small))) > 5 * FOLLOWING["float16"]
 

@@ -1,4 +1,4 @@
-"""What an update does with a gradient, against Marian's formulas written out in numpy."""
+"""What an update does with a gradient, compared with Marian's formulas written out in numpy."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def run(
 
 
 def with_one(number: float) -> dict[str, np.ndarray]:
-    """Gradients with a number in the place of one of theirs."""
+    """Gradients in which a number is replaced."""
     return {**GRADIENTS, "b": np.float32([[number, 0.5]])}
 
 
 def assert_moved(state: DeviceState, factor: float) -> None:
-    """That Sgd moved the parameters by the gradients times a factor."""
+    """Assert that Sgd moved the parameters by the gradients times a factor."""
     expected = {name: value - 0.1 * factor * GRADIENTS[name] for name, value in PARAMS.items()}
     chex.assert_trees_all_close(state.params, expected, rtol=1e-6)
 

@@ -1,5 +1,5 @@
-"""The scheduler, driven by what updates of Marian's reported, against the lines that Marian logged and the
-states that it saved (``tests/data/scheduler``); then what it does of its own."""
+"""The scheduler, driven by the results of Marian's updates, compared with the lines that Marian logged and
+the states that it saved (``tests/data/scheduler``); then what only our scheduler does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.helpers import places
 DATA = places.DATA / "scheduler"
 ROWS = sorted(path.stem for path in DATA.glob("*.txt") if path.stem not in ("german", "english"))
 OTHERS = ("Replacing", "Training finished")
-"""Lines of Marian's that are not the scheduler's, or not of an event."""
+"""Marian's lines that are not the scheduler's, or belong to no event."""
 
 
 def values(words: str = "") -> dict[str, Any]:
@@ -50,7 +50,7 @@ def result(
 
 
 def read_events(name: str) -> tuple[str, list[tuple[list[str], list[str], dict[str, str]]]]:
-    """The options of a row; each event as words, the lines that Marian logged, the state that it saved."""
+    """The options of a row; for each event its words, the lines that Marian logged, the state it saved."""
     first, *lines = (DATA / f"{name}.txt").read_text().splitlines()
     found: list[tuple[list[str], list[str], dict[str, str]]] = []
     for line in lines:
@@ -64,7 +64,7 @@ def read_events(name: str) -> tuple[str, list[tuple[list[str], list[str], dict[s
 
 
 def compare(state: TrainingState, saved: dict[str, str]) -> None:
-    """Marian writes seven digits of real numbers; the logarithms of norms close to 1 are close to 0."""
+    """Compare with Marian's seven digits of real numbers; logarithms of norms close to 1 are close to 0."""
     for key, text in saved.items():
         found = getattr(state, key.replace("-", "_"))
         if isinstance(found, float):
@@ -75,7 +75,7 @@ def compare(state: TrainingState, saved: dict[str, str]) -> None:
 
 
 class Replay:
-    """Marian's events on a scheduler of ours. Time passes as Marian's lines say."""
+    """Plays Marian's events to our scheduler. Time passes as Marian's lines say."""
 
     def __init__(self, row: str) -> None:
         options, self.events = read_events(row)
@@ -135,7 +135,7 @@ def test_repeats_marian(row: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Figure:
-    """A number that is still being computed, until it is asked for."""
+    """A number that is still being computed until it is asked for."""
 
     def __init__(self, value: float) -> None:
         self.value, self.fetched = value, False
@@ -186,7 +186,7 @@ def test_listeners_get_the_figures() -> None:
     records: list[DisplayRecord] = []
     times = iter((3.0, 10.0, 12.0))
     training = scheduler("--disp-freq 2", on_display=records.append, clock=lambda: next(times))
-    training.started()  # what was prepared before does not count
+    training.started()  # time spent before this does not count
     training.update(result(cost=10))
     training.update(result(cost=14))
     assert records[0].figures == pytest.approx(
@@ -263,7 +263,7 @@ def test_no_restore_corpus_forgets_the_epoch() -> None:
 
 
 def test_the_warmup_is_repeated_in_its_own_unit() -> None:
-    """Marian notes the labels as updates, and aborts."""
+    """Marian records the labels as updates, and aborts."""
     words = "--learn-rate 1 --lr-warmup 32t --lr-decay 0.5 --lr-decay-strategy batches --lr-decay-start 3"
     training = scheduler(f"{words} --lr-decay-freq 100 --lr-decay-repeat-warmup")
     rates = []

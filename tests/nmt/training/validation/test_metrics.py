@@ -1,4 +1,4 @@
-"""The parts of validation: n-grams and segments against sacreBLEU, records, scripts, options."""
+"""The parts of validation: n-grams and segments compared with sacreBLEU, records, scripts, options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_bleu_is_sacrebleus(corpus: list[tuple[list[str], list[str]]]) -> None:
 
 @given(corpora)
 def test_chrf_is_sacrebleus(corpus: list[tuple[list[str], list[str]]]) -> None:
-    """With references that are long enough; Marian and sacreBLEU differ with others."""
+    """This holds for references that are long enough; for others, Marian and sacreBLEU differ."""
     ours, theirs = (["".join(side) for side in sides] for sides in zip(*corpus, strict=True))
     found = counted(6, list(zip(ours, theirs, strict=True))).chrf()
     assert found == pytest.approx(CHRF().corpus_score(ours, [theirs]).score, rel=1e-5)
@@ -84,7 +84,7 @@ def test_scores_at_their_limits() -> None:
     ],
 )
 def test_tokens_are_sacrebleus(text: str) -> None:
-    # sacreBLEU's rules split at every white space of Unicode, Marian's at that of ASCII
+    # sacreBLEU's rules split at all Unicode white space, Marian's only at ASCII white space
     assert bleu.tokenized(text).split() == Tokenizer13a()(text).split()
 
 
@@ -119,7 +119,7 @@ def test_an_improvement_must_reach_epsilon() -> None:
     assert metric.start == Record(WORST)
     assert metric.next_record(metric.start, 3.0) == Record(3.0)
     assert metric.next_record(Record(3.0, 2), 2.5) == Record(2.5)
-    assert metric.next_record(Record(3.0, 2), 2.75) == Record(2.75, 3)  # the best, yet no progress
+    assert metric.next_record(Record(3.0, 2), 2.75) == Record(2.75, 3)  # the best, but no progress
     assert metric.next_record(Record(3.0, 2), 3.0) == Record(3.0, 3)
     assert metric.next_record(Record(3.0, 2), math.nan) == Record(3.0, 3)
     metric = Higher("bleu", 0.0)

@@ -1,4 +1,4 @@
-"""Validation of models in training, against what Marian says of the same models and sentences."""
+"""Validation of models in training, compared with Marian's of the same models and sentences."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ A_VALUE = re.compile(r"\[valid\] Ep\. 1 : Up\. 1 : (\S+) : (\S+) : new best")
 def validation(
     model: str, vocabs: Sequence[str], **options: Any
 ) -> tuple[Validation | None, dict[str, np.ndarray]]:
-    """What the options ask for, for a model of the folder, and its parameters."""
+    """The validation that the options ask for, and the parameters of a model in the data folder."""
     sets = tuple(str(DATA / name) for name in options.pop("valid_sets", SETS))
     values = TrainOptions(valid_sets=sets, **options)
     model_options, params = read_parameters(DATA / f"{model}.npz")
@@ -77,7 +77,7 @@ def run(model: str, vocabs: Sequence[str], **options: Any) -> tuple[dict[str, fl
 
 
 def log_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged about validation, but for the time of translations."""
+    """What was logged about validation, except the time of translations."""
     lines = [record.getMessage() for record in caplog.records]
     return [line for line in lines if re.match(r"\[valid\]|Translating|Best", line)]
 
@@ -95,7 +95,7 @@ def test_values_are_marians(name: str) -> None:
 
 
 def test_accuracy_is_marians() -> None:
-    """With one sentence in a batch: Marian counts padding, too."""
+    """With one sentence per batch, because Marian also counts padding."""
     runs = [
         run("words", WORDS, valid_metrics=("accuracy",)),
         run("words", WORDS, valid_metrics=("accuracy",), valid_max_length=5),
@@ -107,7 +107,7 @@ def test_accuracy_is_marians() -> None:
 
 
 def test_the_log_is_marians(caplog: pytest.LogCaptureFixture) -> None:
-    """By a single metric of translations: with several, Marian translates for each of them."""
+    """With a single metric of translations: with several, Marian translates for each of them."""
     with caplog.at_level(logging.INFO, "nmt"):
         run("words", WORDS, valid_metrics=("bleu",), beam_size=3, normalize=0.6)
     said = (DATA / "words.beam.log").read_text().splitlines()
@@ -205,7 +205,7 @@ def test_a_validation_that_is_stopped_leaves_the_state_alone(kinds: tuple[str, .
     before, asked, best = copy.deepcopy(state), itertools.count(), list[str]()
 
     def stopped() -> bool:
-        return next(asked) >= 20  # of 16 sentences, so in the second metric
+        return next(asked) >= 20  # there are 16 sentences, so in the second metric
 
     with pytest.raises(Stopped):
         found.run(params, state, best.append, save_dev=lambda: None, stopped=stopped)
@@ -289,7 +289,7 @@ def test_what_a_resumed_training_remembers(reset: dict[str, bool], expected: dic
 
 
 def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It gets the options' words alone, and finds the model where it was saved."""
+    """It gets only the words in the options, and finds the model where it was saved."""
     (tmp_path / "score.sh").write_text('echo "$(cat "$1") and more"; echo 9\n')
     found, params = validation(
         "words",
@@ -326,7 +326,7 @@ def test_a_script_judges_translations(tmp_path: Path) -> None:
 
 
 def test_translations_without_a_script_have_no_value(caplog: pytest.LogCaptureFixture) -> None:
-    """Marian counts nothing then, and says that 0 is the best yet, each time."""
+    """Then Marian counts nothing, and each time says that 0 is the best yet."""
     with caplog.at_level(logging.INFO, "nmt"):
         values, state = run("words", WORDS, valid_metrics=("translation",), beam_size=3)
     assert values == {}
