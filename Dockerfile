@@ -1,5 +1,5 @@
 # mgraph for CPUs: `docker build -t mgraph .`, then `docker run --rm mgraph demo`.
-# Models come from a folder of the host, compiled programs stay in a volume:
+# Models come from a folder on the host; compiled programs are kept in a volume:
 #   docker run --rm -i -v "$PWD:/work" -v mgraph-programs:/home/mgraph/.cache mgraph decode -c decoder.yml < text
 FROM python:3.13-slim AS build
 WORKDIR /source

@@ -232,7 +232,7 @@ def of_tensors_only() -> None:
     table = Table(["of PyTorch alone", "gradcheck"], width=60)
     table.row("the adjoint is overwritten", caught(check, Overwriting.apply, x))
     residual = caught(check, lambda x: x + Overwriting.apply(x), x)
-    table.row("the same beside a residual connection", residual)
+    table.row("the same next to a residual connection", residual)
     table.row("outputs without adjoints", caught(check, NeedsOne.apply, x))
     defined = partial(check, check_undefined_grad=False)
     table.row("the same, check_undefined_grad=False", caught(defined, NeedsOne.apply, x))

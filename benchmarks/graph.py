@@ -180,7 +180,7 @@ def handed_over(call: Callable[[], Any]) -> float:
 def show_recording(subjects: list[Subject]) -> None:
     """Print what recording, the key and a page of the graph cost."""
     headings = ["recording", "nodes", "us a node", "key: us a node", "page: us a node", "nodes/s"]
-    table = Table([*headings, "programs anew"], width=24)
+    table = Table([*headings, "programs recompiled"], width=24)
     for subject in subjects:
         seconds = alternate({"record": subject.record, "key": subject.key}, rounds=15)
         seconds |= alternate({"page": subject.page}, rounds=3)
@@ -199,7 +199,7 @@ def show_recording(subjects: list[Subject]) -> None:
 def show_runs(subjects: list[Subject], rounds: int) -> None:
     """Print what a run costs once it is compiled."""
     print()
-    table = Table(["run, ms", "recorded anew", "again", "plain JAX", "anew/plain", "again/plain"], width=24)
+    table = Table(["run, ms", "rebuilt", "reused", "plain JAX", "rebuilt/plain", "reused/plain"], width=24)
     for subject in subjects:
         candidates: dict[str, Callable[[], Any]] = {
             "anew": partial(subject.backprop, rebuild=True),

@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument(
         "--without-plain-jax",
         action="store_true",
-        help="leave it out: it needs much memory beside the others",
+        help="leave plain JAX out: it needs a lot of memory on top of the others",
     )
     parser.add_argument("--rounds", type=positive, default=3, help="of the first table (%(default)s)")
     parser.add_argument(

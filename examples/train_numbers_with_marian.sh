@@ -2,7 +2,7 @@
 # Train the number-words model that ships in nmt/numbers/model, with Marian itself.
 #
 # Needs this package and `pip install pymarian` (Marian v1.12.42 made the shipped model).
-# Two CPU cores take about five minutes. Two runs give equally good models, not equal bytes.
+# Two CPU cores take about five minutes. Two runs give equally good models, but not identical bytes.
 #
 # usage: examples/train_numbers_with_marian.sh FOLDER
 set -eu
@@ -27,7 +27,7 @@ pymarian train \
     --mini-batch 128 --maxi-batch 50 --max-length 50 --after 8000u \
     --beam-size 4 --normalize 0.6 --relative-paths \
     --overwrite --seed 1 --cpu-threads 2 --sync-sgd --disp-freq 500
-# Marian writes the vocabularies' paths as seen from the model file, one "../" too many.
+# Marian writes the vocabularies' paths relative to the model file, with one "../" too many.
 sed 's|\.\./||' model.npz.decoder.yml > decoder.yml
 
 # The share of held-out numbers that come out right, letter for letter.

@@ -25,7 +25,7 @@ def print_machine(**settings: Any) -> None:
         + f"; load before the run {load}"
     )
     if sys.dont_write_bytecode:
-        print("PYTHONDONTWRITEBYTECODE is set: Python compiles our sources anew in each process")
+        print("PYTHONDONTWRITEBYTECODE is set: every process compiles our sources again")
     if settings:
         print(
             "settings: " + ", ".join(f"{name.replace('_', '-')} {value}" for name, value in settings.items())

@@ -5,10 +5,10 @@ const clusterColors = new Map(clusterNames.map((name, i) =>
   [name, `hsl(${Math.round(i * 137.5) % 360} 70% ${i % 2 ? 78 : 70}%)`]));
 const membersOf = (name) => Object.keys(scene.clusters).filter((key) =>
   key in scene.nodes && scene.clusters[key] === name);
-let onlyCluster; // the one that is shown apart from the others
+let onlyCluster; // the cluster that is highlighted, if any
 
 const longest = Math.max(0, ...Object.values(scene.times.nodes));
-const SLOWEST = 20; // so many are listed
+const SLOWEST = 20; // how many of the slowest nodes are listed
 const heatOf = (seconds) => `${Math.round(100 * Math.sqrt(seconds / longest))}%`;
 
 /** Seconds in the unit that gives one to three digits before the point. */
@@ -29,7 +29,7 @@ function color(what) {
   recolorCrowd();
 }
 
-/** The colour of a node at present, where it is drawn without its details. */
+/** A node's current colour, for the coarse drawing, in which nodes have no details. */
 function fillOf({ key, color }) {
   if (world.classList.contains("timing")) {
     const seconds = scene.times.nodes[key];
@@ -47,7 +47,7 @@ function showOnly(name) {
   mark();
 }
 
-/** A row of the list: a colour, a name and a number; `chosen` is what a click does. */
+/** A row of the list: a colour, a name and a number; `chosen` handles clicks. */
 function colorRow(style, name, number, title, chosen) {
   const square = html("i");
   square.style.setProperty(...style);
@@ -60,7 +60,7 @@ function clusterRows() {
   return names.map((name) => {
     const number = name in seconds ? timeText(seconds[name]) : String(membersOf(name).length);
     const chosen = () => showOnly(onlyCluster === name ? undefined : name);
-    const row = colorRow(["--cluster", clusterColors.get(name)], name, number, "Show these nodes alone", chosen);
+    const row = colorRow(["--cluster", clusterColors.get(name)], name, number, "Highlight only these nodes", chosen);
     row.dataset.name = name;
     return row;
   });

@@ -1,10 +1,10 @@
-// The crowd: where there are more nodes than a browser moves smoothly, those out of sight are hidden, and where
-// too many are in sight, all are drawn as a few plain paths.
+// The crowd: if there are more nodes than a browser moves smoothly, the nodes out of sight are hidden; if too many
+// are in sight, a coarse drawing, a few plain paths, stands in for all of them.
 
-const CROWD = 1000, FAR = 600; // so many nodes are moved smoothly, and so many in sight
+const CROWD = 1000, FAR = 600; // most nodes that move smoothly; most in sight that are drawn in detail
 const crowd = []; // every node and wire that is drawn: its elements, its frame in the world, and whether it is shown
 let crowdNodes = 0;
-let coarse = null; // the plain paths, once they are needed
+let coarse = null; // the plain paths, made when first needed
 
 function forgetCrowd() {
   crowd.length = crowdNodes = 0;
@@ -13,15 +13,15 @@ function forgetCrowd() {
 }
 
 /**
- * Add a node, or a wire, whose `key` is null and whose `line` leads from corner to corner. Browsers lay out texts
- * again at each zoom even where they are not displayed, so what is hidden leaves the document.
+ * Add a node or a wire. A wire's `key` is null, and its `line` is its path in straight segments. Browsers lay out
+ * text at every zoom even if it is not displayed, so hidden elements are removed from the document.
  */
 function addToCrowd(elements, key, [left, top, right, bottom], line = null) {
   crowdNodes += key !== null;
   crowd.push({ elements, key, left, top, right, bottom, line, home: null, shown: true });
 }
 
-/** Show what is in sight, or, where that is too much, what is selected or found; hide the rest. */
+/** Show what is in sight, or, if that is too much, only the selected and found nodes in sight; hide the rest. */
 function showCrowd() {
   if (crowdNodes <= CROWD) return;
   const { clientWidth: w, clientHeight: h } = canvas, edge = 80;
@@ -43,7 +43,7 @@ function showCrowd() {
   if (far) showCoarse();
 }
 
-/** The frame of a node or box on the screen, also of one that is hidden. */
+/** The frame of a node or box on the screen, even if it is hidden. */
 function frameOnScreen(key) {
   const element = drawn.get(key), hidden = !element.isConnected && crowd.find((one) => one.key === key);
   if (hidden) hidden.home.append(element);
@@ -52,7 +52,7 @@ function frameOnScreen(key) {
   return frame;
 }
 
-/** One path of all wires, and one of all nodes of each colour. */
+/** Draw all wires as one path, and all nodes of each colour as one path. */
 function showCoarse() {
   if (coarse) return;
   const wires = [], nodes = new Map();
@@ -69,7 +69,7 @@ function showCoarse() {
   world.append(coarse);
 }
 
-/** Draw the plain paths again, in other colours. */
+/** Draw the plain paths again, in the current colours. */
 function recolorCrowd() {
   coarse?.remove();
   coarse = null;

@@ -1,4 +1,4 @@
-// The page: what the reader does, and what is said about nodes.
+// The page: the reader's input, and the panel about a node or box.
 
 const element = (id) => document.getElementById(id);
 const users = new Map(Object.keys(scene.nodes).map((key) => [key, []]));
@@ -8,9 +8,9 @@ for (const node of Object.values(scene.nodes)) {
 const wires = Object.values(scene.boxes).flatMap((box) => box.nets.flatMap(([value, , targets]) =>
   [...new Set(targets)].filter((i) => box.items[i][0] === "node").map((i) => [value, box.items[i][1]])));
 const MOST_SEEN = 80, MOST_RESULTS = 100;
-let selected = null; // a key of a node or of a box
+let selected = null; // the key of a node or box
 let found = []; // keys of the nodes that the search found
-let current = -1; // the place of the result that was chosen last
+let current = -1; // the index in `found` of the result chosen last
 
 /** An HTML element; `parts` are elements or texts inside it. */
 function html(name, attributes = {}, ...parts) {
@@ -35,17 +35,17 @@ function select(key) {
   showPanel();
 }
 
-/** Open what a node or box is in, move it into sight and select it. */
+/** Open the boxes around a node or box, select it and move it into view. */
 function goTo(key) {
   setOpen(pathOf(homeOf(key)).map((box) => [box, true]));
-  select(key); // first, because the panel takes room
+  select(key); // before measuring, because the panel takes room
   const { x, y, height } = whereIs(key);
   const { clientWidth: w, clientHeight: h } = canvas;
   const scale = Math.min(1.5, Math.max(eye.scale, 0.8)), low = height * scale < h;
   glide(w / 2 - x * scale, low ? h / 2 - y * scale : 40 - (y - height / 2) * scale, scale);
 }
 
-/** Open or fold a box; its corner stays where it is. */
+/** Open or fold a box; the middle of its top edge stays put, or its corner if folding widens it. */
 function toggle(key) {
   const before = frameOnScreen(key);
   setOpen([[key, !open.has(key)]]);
@@ -55,7 +55,7 @@ function toggle(key) {
   look(eye.x + before.left - after.left + middle, eye.y + before.top - after.top, eye.scale);
 }
 
-/** Show on what is drawn what is selected and found, and to which clusters it belongs. */
+/** Mark drawn nodes and boxes: selected, found, timed, cluster; trace the selection's wires. */
 function mark() {
   const seen = new Set(found.map(nearestSeen)), lit = new Set(membersOf(onlyCluster).map(nearestSeen));
   for (const [key, drawing] of drawn) {
@@ -75,7 +75,7 @@ function mark() {
     .map(([from, to]) => [from, to, inside(to) ? "in" : "out"]));
 }
 
-/** The box that hides a node, or the node itself. */
+/** The outermost folded box around a node, or the node itself if there is none. */
 function nearestSeen(key) {
   const path = [...pathOf(homeOf(key)).slice(1), key];
   return path.find((step) => step in scene.boxes && !open.has(step)) ?? key;
@@ -161,8 +161,8 @@ function aboutBox(box) {
   return [
     html("p", {}, box.summary),
     html("button", { onclick: switchIt }, isOpen ? "Fold" : "Open"),
-    ...list("Comes in", values("in")),
-    ...list("Goes out", values("out")),
+    ...list("Inputs", values("in")),
+    ...list("Outputs", values("out")),
     html("h3", {}, "Nodes by type"),
     table(types),
   ];
@@ -292,7 +292,7 @@ function listenToKeys() {
   });
 }
 
-/** The boxes to open at first: level by level from the outside in, as long as not too much is seen. */
+/** The boxes to open at the start: whole levels from the outside in, while at most MOST_SEEN items are seen. */
 function firstOpen() {
   const chosen = [];
   let level = scene.boxes[""].inner, seen = scene.boxes[""].items.length;

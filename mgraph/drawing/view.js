@@ -1,10 +1,10 @@
-// The view: the boxes that are open and the nodes in them as SVG, and the part of it that is seen.
+// The view: open boxes and the nodes in them as SVG, and the part of the drawing that is in sight.
 
 const scene = JSON.parse(document.getElementById("scene").textContent);
 const canvas = document.getElementById("canvas");
 const world = document.getElementById("world");
 const TIP = 7;
-const HINT = 30; // the height of the line at the bottom
+const HINT = 30; // the height of the hint at the bottom
 
 for (const [key, node] of Object.entries(scene.nodes)) node.key = key;
 for (const [key, box] of Object.entries(scene.boxes)) {
@@ -15,25 +15,25 @@ for (const [key, box] of Object.entries(scene.boxes)) {
 }
 
 const open = new Set([""]);
-const layouts = new Map(); // of open boxes, by key, as long as nothing in them is folded or opened
-const drawn = new Map(); // the elements of the nodes and boxes that are seen, by key
-let traces = []; // the wires to and from what is selected
+const layouts = new Map(); // layouts of open boxes by key; dropped when the box, or one inside it, is opened or folded
+const drawn = new Map(); // the elements of the drawn nodes and boxes, by key
+let traces = []; // the elements that highlight the wires to and from the selection
 const eye = { x: 0, y: 0, scale: 1 }; // where the world's origin is on the canvas, in pixels, and its scale
 
-/** The boxes around a box, from the outermost, and the box. */
+/** The keys of a box and of the boxes around it, from the outermost. */
 function pathOf(key) {
   const parent = scene.boxes[key].parent;
   return parent === null ? [key] : [...pathOf(parent), key];
 }
 
-// -- layout: what Python has placed, closed up around what is folded
+// -- layout: Python's layout, closed up around folded boxes
 
 function layoutOf(box) {
   if (!layouts.has(box.key)) layouts.set(box.key, closedUp(box, box.layouts[depthOf(box)]));
   return layouts.get(box.key);
 }
 
-/** How many levels of the boxes inside are open; Python has placed the box with each number of them open. */
+/** How many levels of the boxes inside a box are open; Python made a layout for each number of levels. */
 function depthOf(box) {
   return Math.max(0, ...box.inner.map((inner) => open.has(inner.key) ? 1 + depthOf(inner) : 0));
 }
@@ -49,14 +49,14 @@ function outlineOf(kind, key, [, , , width, height]) {
   return { width: inner.width, height: inner.height, open: true, ports };
 }
 
-/** A layout whose items keep their rows and their order where some have other sizes than Python gave them. */
+/** Python's layout, adapted to the items' current sizes; items keep their rows and their order. */
 function closedUp(box, { size, rows, items, pieces }) {
   const outlines = box.items.map(([kind, key], i) => outlineOf(kind, key, items[i]));
   const ratios = items.map(([, , , width], i) => width ? outlines[i].width / width : 1);
   const across = stretched(items.map(([, left, , width], i) => [left, left + width, ratios[i]]));
   const middles = items.map(([, left, , width]) => (across(left) + across(left + width)) / 2);
 
-  const before = rows.map(() => 0), after = rows.map(() => 0); // the tallest of each row
+  const before = rows.map(() => 0), after = rows.map(() => 0); // each row's tallest item, in Python's layout and now
   items.forEach(([row, , , , height], i) => {
     before[row] = Math.max(before[row], height);
     after[row] = Math.max(after[row], outlines[i].height);
@@ -91,8 +91,9 @@ function closedUp(box, { size, rows, items, pieces }) {
 }
 
 /**
- * Where an x of a layout goes, given [left, right, ratio] of every item: its width by that before.
- * What any item covers keeps the largest of their ratios, so that each has room; gaps stay.
+ * A function from x in Python's layout to x in the adapted one, given every item's [left, right, ratio]; the ratio is
+ * the new width divided by the old. Each stretch of x is scaled by the largest ratio of the items that cover it, so
+ * that all have room; gaps keep their width.
  */
 function stretched(items) {
   if (items.every(([, , ratio]) => ratio === 1)) return (x) => x;
@@ -112,7 +113,7 @@ function stretched(items) {
   };
 }
 
-/** Open or fold boxes, given as [key, whether to open it], and draw anew. */
+/** Open or fold boxes, given as [key, whether to open it], and redraw. */
 function setOpen(changes) {
   for (const [key, isOpen] of changes) {
     if (key === "" || open.has(key) === isOpen) continue;
@@ -142,7 +143,7 @@ function draw() {
   document.dispatchEvent(new Event("drawn"));
 }
 
-/** Wires first, so that nodes stand on them; `left` and `top` are the box's corner in the world. */
+/** A box's contents, wires first, so that nodes cover them; `left` and `top` are its corner in the world. */
 function contentsOf(box, left, top) {
   const { outlines, middles, tops, pieces } = layoutOf(box);
   const wires = [], parts = [];
@@ -176,7 +177,7 @@ function frameOf(pieces, left, top) {
   return [left + Math.min(...xs), top + Math.min(...ys), left + Math.max(...xs) + 60, top + Math.max(...ys)];
 }
 
-/** Straight down, or a curve that leaves and arrives upright; around on the right if it leads upwards. */
+/** A path straight down, or a curve with vertical ends; around on the right if the wire leads upwards. */
 function wirePath({ x, top, start, across, end, bottom }) {
   const [a, b, s, e] = [round(x), round(across), round(start), round(end)];
   const middle = round((start + end) / 2);
@@ -234,7 +235,7 @@ function boxElement(box, outline, x, y, aroundLeft, aroundTop) {
 
 // -- traces: the wires between two nodes, through all boxes
 
-/** Show the wires, given as [source, target, class], and no others. */
+/** Trace these wires, given as [source, target, class], and no others. */
 function showTraces(wires) {
   for (const trace of traces) trace.remove();
   traces = [];
@@ -251,7 +252,7 @@ function showTraces(wires) {
   }
 }
 
-/** The boxes that a wire leads through, with the item of each that it ends at there. */
+/** The boxes that a wire passes through, each with the item at which the wire ends in that box. */
 function stepsOf(source, target) {
   const up = pathOf(scene.nodes[source].home), down = pathOf(scene.nodes[target].home);
   let shared = 0;
@@ -280,7 +281,7 @@ function look(x, y, scale) {
   showCrowd();
 }
 
-/** Move the eye there smoothly, unless the reader does not want motion. */
+/** Move the eye smoothly, or immediately if the reader prefers reduced motion. */
 function glide(x, y, scale, milliseconds = 260) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return look(x, y, scale);
   const from = { ...eye }, began = performance.now(), turn = ++glide.turn;
@@ -294,20 +295,20 @@ function glide(x, y, scale, milliseconds = 260) {
 }
 glide.turn = 0;
 
-/** Make so many pixels of the canvas of one unit, around a point of the canvas. */
+/** Set the scale, in canvas pixels per unit of the world; the canvas point (x, y) stays in place. */
 function zoom(scale, x, y) {
   const next = Math.min(4, Math.max(0.02, scale)), ratio = next / eye.scale;
   glide.turn++;
   look(x - (x - eye.x) * ratio, y - (y - eye.y) * ratio, next);
 }
 
-/** Show everything, or, where that would be too small to read, the top at a readable size. */
+/** Show the whole graph, or, if its scale would be below `least`, the top of the graph at that scale. */
 function fit(least = 0) {
   const { width, height, tops, middles } = layoutOf(scene.boxes[""]), { clientWidth: w, clientHeight: h } = canvas;
   const scale = Math.min(1.25, Math.max(least, Math.min((w - 40) / width, (h - HINT - 40) / height)));
   const room = h - HINT - height * scale;
   glide.turn++;
-  const first = middles[tops.indexOf(Math.min(...tops))] ?? 0; // the middle of what is at the top
+  const first = middles[tops.indexOf(Math.min(...tops))] ?? 0; // the middle of the topmost item
   look(width * scale > w ? w / 2 - first * scale : (w - width * scale) / 2, room < 40 ? 20 : room / 2, scale);
 }
 

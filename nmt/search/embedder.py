@@ -11,7 +11,7 @@ from nmt.files import load_model
 from nmt.files.metrics import MetricFile, load_metric, read_metric
 from nmt.models.pooled import PooledModel, SentenceVectors
 from nmt.runtime.compared import compared
-from nmt.search.made_anew import MadeAnew
+from nmt.search.made_from_options import MadeFromOptions
 from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
@@ -35,7 +35,7 @@ class SentenceVector(NamedTuple):
     """Why the line was left out, or empty."""
 
 
-class Embedder(MadeAnew):
+class Embedder(MadeFromOptions):
     """Makes vectors of sentences with the encoder of a model; its results are those of ``mgraph embed``.
 
     model: path of a translation model (the vector is its encoder's first state) or of a COMET model (its

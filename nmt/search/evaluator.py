@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.files.metrics import load_metric, read_metric
-from nmt.search.made_anew import MadeAnew
+from nmt.search.made_from_options import MadeFromOptions
 from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
@@ -37,7 +37,7 @@ class MetricScore(NamedTuple):
     """Why the line was left out, or empty."""
 
 
-class Evaluator(MadeAnew):
+class Evaluator(MadeFromOptions):
     """Scores translations with a COMET or BLEURT model; its results are those of ``mgraph evaluate``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each text.

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.files import load_model
 from nmt.runtime import compilation_cache, devices
 from nmt.runtime.compared import Compared
-from nmt.search.made_anew import MadeAnew
+from nmt.search.made_from_options import MadeFromOptions
 from nmt.search.scoring import Scoring
 from nmt.settings import (
     SCORE,
@@ -102,7 +102,7 @@ class Total:
         return significant(cost / self.sentences if self.sentences else math.nan)
 
 
-class Scorer(MadeAnew):
+class Scorer(MadeFromOptions):
     """Scores translations with one model; its results are those of ``mgraph score``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.

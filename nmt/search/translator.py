@@ -20,7 +20,7 @@ from nmt.search.bayes_risk import Utility, read_risk
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import Sampling, read_sampling
 from nmt.search.few_batches import KEPT_NUMBERS, FewBatches
-from nmt.search.made_anew import MadeAnew
+from nmt.search.made_from_options import MadeFromOptions
 from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
@@ -64,7 +64,7 @@ _OF_LOADING = frozenset(
 Lines = Iterable[str | bytes]
 
 
-class Translator(MadeAnew):
+class Translator(MadeFromOptions):
     """Translates lines with one or several models; its results are those of ``mgraph decode``.
 
     models: path of the model file, or paths of several with the same target vocabulary (an ensemble).

@@ -1,4 +1,4 @@
-// The page of a report: the table of operators, how it is sorted and filtered, and what opens below a row.
+// The page of a report: the table of operators, its sorting and filtering, and the details that open below a row.
 
 const report = JSON.parse(document.getElementById("report").textContent);
 const element = (id) => document.getElementById(id);
@@ -15,7 +15,7 @@ function html(name, attributes = {}, ...parts) {
   return made;
 }
 
-/** A number; JSON has no infinities, which are texts here. */
+/** A number to sort by. JSON has infinities and NaN as text; NaN sorts as infinity, a missing number below 0. */
 const numberOf = (value) => value === null || value === undefined ? -1 : value === "nan" ? Infinity : Number(
   String(value).replace("inf", "Infinity"));
 function shown(value) {
@@ -23,7 +23,7 @@ function shown(value) {
   return value === 0 ? "0" : Number(value.toPrecision(2)).toExponential();
 }
 
-/** What is allowed in a column of witnesses, if it is the same for all operators. */
+/** The limit in a column of witnesses, if it is the same for all operators. */
 function limitOf(i) {
   const limits = new Set(report.operators.map((row) => row.cells[i].limit).filter((limit) => limit !== undefined));
   return limits.size === 1 ? `≤ ${shown([...limits][0])}` : "";
@@ -73,7 +73,7 @@ function showHead() {
   element("operators").tHead.rows[0].replaceChildren(...cells);
 }
 
-/** Numbers with the largest first, texts from a to z; again turns the order round. */
+/** Sort numbers from the largest, text from a to z; sorting by the same column again reverses the order. */
 function sortBy(column) {
   const again = sorted.column === column;
   sorted = { column, descending: again ? !sorted.descending : typeof column.value(report.operators[0]) === "number" };
@@ -103,7 +103,7 @@ function showLines() {
   element("nothing").hidden = seen > 0;
 }
 
-// -- what opens below a row
+// -- the details below a row
 
 const isOpen = (line) => line.querySelector(".name").getAttribute("aria-expanded") === "true";
 
@@ -147,7 +147,7 @@ function about(row) {
   return parts.length ? parts : [html("p", {}, row.verdict)];
 }
 
-/** Text of a docstring, with code in elements of its own. */
+/** The text of a docstring, with its code in `code` elements. */
 const marked = (text) => text.split(/``([^`]+)``/).map((part, i) => i % 2 ? html("code", {}, part) : part);
 
 function checksTable(checks) {
@@ -174,7 +174,7 @@ function figureOf(check) {
   const bad = ["jax", "differences"].some((witness) => check.differences[witness]?.wrong);
   const figure = html("figure", { className: bad ? "bad" : "" },
     html("figcaption", {}, `${check.name}, slope ${check.slope.toFixed(2)}`));
-  const picture = html("template", { innerHTML: check.picture }); // of numbers alone
+  const picture = html("template", { innerHTML: check.picture }); // safe: made from numbers only
   figure.prepend(picture.content);
   return figure;
 }
@@ -185,7 +185,7 @@ function showVerdict() {
   const verdict = element("verdict");
   verdict.className = wrong.length ? "wrong" : "";
   if (!wrong.length) {
-    verdict.textContent = report.operators.length ? "All agree with all witnesses" : "There are no operators";
+    verdict.textContent = report.operators.length ? "All operators agree with all witnesses" : "There are no operators";
     return;
   }
   const links = wrong.slice(0, 12).map((row) => {

@@ -84,7 +84,7 @@ def repickled(made: Any) -> Any:
     return pickle.loads(pickle.dumps(made))
 
 
-def test_what_is_pickled_or_copied_is_made_anew(plain: Translator) -> None:
+def test_a_pickled_or_copied_translator_is_made_from_its_options(plain: Translator) -> None:
     """As is needed for worker processes."""
     listing = plain.with_options(n_best=True)
     assert repickled(listing).translate(LINES) == listing.translate(LINES)

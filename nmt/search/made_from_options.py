@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class MadeAnew:
+class MadeFromOptions:
     """Base of objects made from options and files: a copied or unpickled object reads the files again."""
 
     options: Any
