@@ -128,7 +128,7 @@ def get(outputs: Node | Sequence[Node], i: int) -> Node:
     parts, i = outputs.spec if isinstance(outputs, Node) else outputs, whole("get", "i", i)
     if not isinstance(parts, Sequence) or not 0 <= i < len(parts):
         found = f"{len(parts)} outputs" if isinstance(parts, Sequence) else f"one output, {outputs!r}"
-        raise ArgumentError(f"get: there is no output {i}, only {found}{here()}")
+        raise ArgumentError(f"get: there is no output {i} of {found}{here()}")
     if not isinstance(outputs, Node):
         return node("get", outputs[i])
     view: Node = TupleViewNodeOp(outputs, index=i)

@@ -150,7 +150,7 @@ BOMBS = {
         "p.bin", lambda: zipped({"a/data.pkl": bytes(48 * MEBIBYTE)}), read_torch, "too large"
     ),
     "a key that takes for ever to hash": Bomb(
-        "p.bin", lambda: legacy(PROTO + b"}" + PAIRS[2:] + b"Ns."), read_torch, "names for keys"
+        "p.bin", lambda: legacy(PROTO + b"}" + PAIRS[2:] + b"Ns."), read_torch, "string keys"
     ),
     "a storage that takes for ever to print": Bomb(
         "p.bin", lambda: legacy(PAIRS + pickle.BINPERSID + b"."), read_torch, "only plain storages"
@@ -158,7 +158,7 @@ BOMBS = {
     "storages that take for ever to compare": Bomb(
         "p.bin", lambda: legacy(b"\x80\x02}.", PROTO + b"]" + PAIRS[2:] + b"a."), read_torch, "the storages"
     ),
-    "tensors over one another": Bomb("p.bin", overlapping, read_torch, "views over one another"),
+    "tensors over one another": Bomb("p.bin", overlapping, read_torch, "its tensors overlap"),
     "aliases in a training state": Bomb(
         "p.yml", lambda: (PROGRESS + laughs()).encode(), read_progress, "with its aliases it is longer"
     ),

@@ -141,7 +141,7 @@ def test_mistakes_say_what_fits(graph: ExpressionGraph) -> None:
         graph.constant((2,), 3.0)
     with pytest.raises(mgraph.ElementTypeError, match="expected an element type"):
         graph.zeros((2,), "float31")
-    with pytest.raises(ShapeError, match="no negative sizes"):
+    with pytest.raises(ShapeError, match="cannot have negative sizes"):
         graph.zeros((2, -1))
 
 

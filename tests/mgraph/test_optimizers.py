@@ -222,7 +222,9 @@ def test_a_state_of_other_parameters() -> None:
     saved.update(graph_of("p", 2))
     optimizer.state = saved.state
     for name, size, got in (("p", 3, r"float32\[3\], got float32\[2\]"), ("q", 2, r"none, got float32\[2\]")):
-        with pytest.raises(ArgumentError, match=rf"not of these parameters: .*\['p'\]: expected {got}"):
+        with pytest.raises(
+            ArgumentError, match=rf"not belong to these parameters: .*\['p'\]: expected {got}"
+        ):
             optimizer.update(graph_of(name, size))
     optimizer.update(graph_of("p", 2))
     assert optimizer.state.steps == 2

@@ -388,7 +388,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
         (["decode", *SMALL, "-i", VOCAB, VOCAB], 2, "error: --input: 1 text(s) are needed (source), got 2"),
         (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read only once"),
-        (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment is soft, hard or a number"),
+        (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment must be soft, hard or a number"),
         (["decode", *SMALL, "-i", "no-such-file"], 1, "error: no-such-file: No such file or directory"),
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
         (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
@@ -441,7 +441,7 @@ def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:
     commands = {"--input": ["decode", "-i", str(text)], "--train-sets": ["score", "-t", str(text), str(text)]}
     for option, command in commands.items():
         result = mgraph(*command, *SMALL, "-o", f"{tmp_path}/../{tmp_path.name}/text")
-        assert result.code == 2 and f"text is read by {option}" in result.err
+        assert result.code == 2 and f"text is also read by {option}" in result.err
     assert text.read_bytes() == b"six\n"
 
 

@@ -280,7 +280,7 @@ def test_members_over_one_another_are_refused(path: Path) -> None:
     end_record = bytearray(data[end:])
     struct.pack_into("<2HL", end_record, 8, 10, 10, len(entries))
     path.write_bytes(data[:start] + entries + end_record)
-    with pytest.raises(ModelFileError, match="lie over one another"):
+    with pytest.raises(ModelFileError, match="its members overlap"):
         read_npz(path)
 
 

@@ -286,7 +286,7 @@ ONES = np.ones((2, 3))
         (lambda: 0 < _1 < 2, ArgumentError, "neither true nor false"),
         (lambda: prod(ONES, ONES), ShapeError, r"got 3 and 2 in \(2, 3\) times \(2, 3\)"),
         (lambda: prod(ONES, ONES, True, out=(2, 3)), ShapeError, r"\(3, 3\) does not fit an out of \(2, 3\)"),
-        (lambda: prod(ONES, ONES, True, beta=1.0), ArgumentError, "beta=1.0 is a factor of out"),
+        (lambda: prod(ONES, ONES, True, beta=1.0), ArgumentError, "beta=1.0 scales out"),
         (lambda: prod(1.0, ONES), ShapeError, "expected matrices"),
     ],
 )  # fmt: skip

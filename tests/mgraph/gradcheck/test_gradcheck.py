@@ -667,7 +667,7 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     ("declared", "message"),
     [
         (lambda: Case((5, 3), "index:5"), "a shape such as .*, got 'index:5'; domain='index:5' says where"),
-        (lambda: Case((5, -3)), "no negative sizes"),
+        (lambda: Case((5, -3)), "cannot have negative sizes"),
         (lambda: Case((5, 3), (2,), domain=(None, "index:5")), "one of the domains .*, got None"),
         (lambda: Case((5, 3), (2,), domain=None), "one domain or 2, one per child, got None"),
         (lambda: Convention([1.0], gradients=0.0), "expected 1 gradients, one per child, got 0.0"),

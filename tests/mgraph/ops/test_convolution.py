@@ -175,7 +175,7 @@ def test_errors(graph: ExpressionGraph) -> None:
         avg_pooling(x, 9, 1, 1)
     with pytest.raises(ArgumentError, match="paddings smaller than the window"):
         max_pooling(x, 2, 2, 2)
-    with pytest.raises(ArgumentError, match="strides are at least 1"):
+    with pytest.raises(ArgumentError, match="strides must be at least 1"):
         convolution(x, kernel, bias, 0, 0, 0, 1)
     with pytest.raises(ArgumentError, match="max_pooling: width must be a whole number, got 2.5"):
         max_pooling(x, 2, 2.5)

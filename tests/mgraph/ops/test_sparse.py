@@ -142,7 +142,7 @@ def test_errors(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match="child 1 holds indices, expected integers, got float32"):
         csr_dot(SHAPE, values, values, offsets, b)
     half = param(graph, VALUES, "half", "float16")
-    with pytest.raises(ElementTypeError, match="unequal element type, float16 and float32"):
+    with pytest.raises(ElementTypeError, match="differ in element type, float16 and float32"):
         csr_dot(SHAPE, half, indices, offsets, b)
     with pytest.raises(ElementTypeError, match="csr_dot: expected a node"):
         csr_dot(SHAPE, VALUES, indices, offsets, b)

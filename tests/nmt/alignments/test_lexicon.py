@@ -121,11 +121,11 @@ def test_links_that_do_not_fit_are_named(links, message, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "standard input and pipes are read once only"),
+        ([], "standard input and pipes can be read only once"),
         (["-i", "text", "--dump-shortlist", "lex.bin"], "--dump-shortlist needs --vocabs"),
         (["-i", "text", "--alignments", "no"], "no: No such file or directory (--alignments)"),
         (["-i", "text", "--best", "0"], "--best must be at least 1"),
-        (["-i", "text", "-o", "text"], "--output: text is read by"),
+        (["-i", "text", "-o", "text"], "--output: text is also read by"),
     ],
 )
 def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -> None:

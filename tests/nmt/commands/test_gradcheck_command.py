@@ -140,7 +140,11 @@ def test_the_command_without_a_model_checks_operators(
             2,
             "--train-sets: the sources and the target are needed, got none",
         ),
-        (["-m", "a.npz", "-v", "a", "b", "-t", "-", "-"], 2, "--train-sets: standard input can be read once"),
+        (
+            ["-m", "a.npz", "-v", "a", "b", "-t", "-", "-"],
+            2,
+            "--train-sets: standard input can be read only once",
+        ),
         ([*FILES, TEXTS[0]], 2, "--train-sets: this model needs 2 texts, got 1"),
         (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
         ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),

@@ -141,7 +141,8 @@ def test_parts_of_other_models_texts_and_options_are_not_mixed(
     other = DATA / "s2s-numbers" / "model.npz"
     assert cli.main([*map(str, ["decode", "-m", other, *words, "-b", "3"])]) == 2
     assert (
-        "begun with another value of --beam-size, --input, --models: give another" in capsys.readouterr().err
+        "started with another value of --beam-size, --input, --models: give another"
+        in capsys.readouterr().err
     )
     source.write_text("six\nseven\n")
     mgraph("decode", "-m", MODEL, *words, "-b", "2", "--cpu-threads", "1")
@@ -182,7 +183,7 @@ def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path, caplog: pytest.
 )
 def test_what_decides_the_output(words: str, tmp_path: Path) -> None:
     shared(tmp_path / "out", "--share", "0").do(lambda: copying)
-    with pytest.raises(OptionError, match=f"begun with another value of {words.split()[0]}: "):
+    with pytest.raises(OptionError, match=f"started with another value of {words.split()[0]}: "):
         shared(tmp_path / "out", *words.split()).do(lambda: copying)
 
 

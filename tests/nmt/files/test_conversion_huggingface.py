@@ -204,7 +204,7 @@ def test_vocabularies_of_words(tmp_path: Path) -> None:
 def test_another_vocabulary_is_not_overwritten(tmp_path: Path) -> None:
     export_huggingface(HERE / "all.npz", tmp_path / "folder", [str(path) for path in vocabs_of("all")])
     (tmp_path / "vocab.yml").write_text("mine: 0\n")
-    with pytest.raises(ConversionError, match="vocab.yml is there already, and is another"):
+    with pytest.raises(ConversionError, match="vocab.yml exists already, with other contents"):
         import_huggingface(tmp_path / "folder", tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
 
@@ -322,7 +322,7 @@ def test_arrays_that_do_not_fit() -> None:
     config, tensors = checkpoint("hf-all")
     with pytest.raises(ParameterError, match=r"decoder_l2_ffn_W2 \(24, 16\), expected \(12, 16\)"):
         from_huggingface(config | {"decoder_ffn_dim": 12}, tensors)
-    with pytest.raises(ConversionError, match="the tables that it speaks of differ"):
+    with pytest.raises(ConversionError, match="the tables that it ties differ"):
         from_huggingface(config, tensors | {"lm_head.weight": tensors["model.shared.weight"] + 1})
     with pytest.raises(ConversionError, match=r"the checkpoint has no model.shared.weight.*it has 1 arrays"):
         from_huggingface(config, {"weight": np.zeros(3)})

@@ -102,7 +102,7 @@ def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "yml, problem",
     [
-        ("type: char-s2s", "type: 'char-s2s' is not supported: Marian has these"),
+        ("type: char-s2s", "type: 'char-s2s' is not supported: Marian has its character convolutions"),
         ("type: transformre", "type: 'transformre' is unknown"),
         (YML + "enc-cell: slow-lstm", "enc-cell: 'slow-lstm' is unknown"),
         (YML + "enc-type: backward", "enc-type: 'backward' is unknown"),

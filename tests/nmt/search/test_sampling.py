@@ -196,13 +196,13 @@ def test_values_of_the_option(words: list[str], sampling: Sampling | None) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["best"], "is full, topk, nucleus or epsilon, got 'best'"),
+        (["best"], "must be full, topk, nucleus or epsilon, got 'best'"),
         (["topk", "2.5"], "a whole number from 1, got 2.5"),
         (["topk", "inf"], "a whole number from 1, got inf"),
         (["topk", "nan"], "a whole number from 1, got nan"),
         (["topk", "x"], "numbers after the method, got 'x'"),
         (["nucleus", "0"], "a probability above 0, got 0"),
-        (["full", "0"], "temperature is a number above 0, got 0"),
+        (["full", "0"], "temperature must be above 0, got 0"),
         (["full", "1", "2"], "too many numbers: 1 2"),
     ],
 )

@@ -214,7 +214,7 @@ def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
         held.set()
         assert patient.result(SECONDS).text
     for wrong in -1, "soon", True, float("nan"):
-        with pytest.raises(OptionError, match="timeout is a number of seconds from 0, or None"):
+        with pytest.raises(OptionError, match="timeout must be a number of seconds from 0, or None"):
             TranslationQueue(translator, timeout=wrong)
     with pytest.raises(OptionError, match="most_lines must be a whole number from 1, got 0"):
         TranslationQueue(translator, most_lines=0)

@@ -202,7 +202,7 @@ def test_sampling_with_a_beam_warns(caplog) -> None:
         (["left-right", "right-left"], {}, "left-to-right and right-to-left models cannot go together"),
         (["left-right", "lm"], {"weights": [1.0]}, "one weight for each of 2 model.s., got 1"),
         (["lm"], {"alignment": "hard"}, "--alignment: the first model has no source"),
-        (["left-right"], {"alignment": "strong"}, "--alignment is soft, hard or a number"),
+        (["left-right"], {"alignment": "strong"}, "--alignment must be soft, hard or a number"),
         (["left-right"], {"output_approx_knn": ["100"]}, "--output-approx-knn is Marian's, and refused"),
         (["multi"], {}, "--vocabs: this model has 3 vocabularies, got 2"),
         (["left-right", "../options/highway"], {}, "same source vocabulary, got .* words"),

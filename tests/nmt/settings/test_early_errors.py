@@ -105,11 +105,11 @@ WRONG = {
     f"{TEXTS} --tensorboard a.de": "a.de: Not a directory (--tensorboard)",
     f"{TEXTS} --custom-fallbacks '{{after: 3x}}'": "--after: expected a whole number",
     f"{VALID} --custom-fallbacks '{{valid-metrics: blue}}'": "unknown metric blue; did you mean bleu?",
-    f"{TEXTS} --custom-fallbacks '{{lr-decay: 2}}'": "--lr-decay is a factor of at most 1, got 2",
+    f"{TEXTS} --custom-fallbacks '{{lr-decay: 2}}'": "--lr-decay must be a factor of at most 1, got 2",
     f"{TEXTS} --custom-fallbacks '{{optimizer-delay: 0}}'": "--optimizer-delay: expected a number above 0",
-    f"{TEXTS} --custom-fallbacks '{{model: n.npz}}'": "--custom-fallbacks: --model stays what it is while",
-    f"{TEXTS} --custom-fallbacks '{{devices: [1]}}'": "--custom-fallbacks: --devices stays what it is while",
-    f"{TEXTS} --custom-fallbacks '{{quiet: true}}'": "--custom-fallbacks: --quiet stays what it is while",
+    f"{TEXTS} --custom-fallbacks '{{model: n.npz}}'": "--custom-fallbacks: --model cannot change while",
+    f"{TEXTS} --custom-fallbacks '{{devices: [1]}}'": "--custom-fallbacks: --devices cannot change while",
+    f"{TEXTS} --custom-fallbacks '{{quiet: true}}'": "--custom-fallbacks: --quiet cannot change while",
     f"{DECODE} -i no": "no: No such file or directory (--input)",
     f"{DECODE} -i dir": "dir: Is a directory (--input)",
     f"{DECODE} -i a.de -o no/out": "no/out: No such file or directory; there is no folder no (--output)",
@@ -120,8 +120,8 @@ WRONG = {
     f"{DECODE} -i a.de --share 1": "--share: the number of --shares is needed, too",
     f"{DECODE} -i a.de -o out --shares 2 --share 0 2": "--shares 2 has the numbers from 0 to 1, got 2",
     f"{DECODE} -i a.de no -o out --shares 2": "no: No such file or directory (--input)",
-    f"{DECODE} -i a.de --alignment foo": "--alignment is soft, hard or a number above 0, got 'foo'",
-    f"{DECODE} -i a.de --output-sampling foo": "--output-sampling is full, topk, nucleus or epsilon",
+    f"{DECODE} -i a.de --alignment foo": "--alignment must be soft, hard or a number above 0, got 'foo'",
+    f"{DECODE} -i a.de --output-sampling foo": "--output-sampling must be full, topk, nucleus or epsilon",
     f"{DECODE} -i a.de --shortlist no": "no: No such file or directory (--shortlist)",
     f"{DECODE} -i a.de --weights 1 2": "expected one weight for each of 1 model(s), got 2",
     f"decode -i a.de -m no.npz {PAIR}": "no.npz: No such file or directory (--models)",
@@ -129,7 +129,7 @@ WRONG = {
     f"{SCORE} -t a.de no": "no: No such file or directory (--train-sets)",
     f"{SCORE} -t a.de a.en -o no/out": "no/out: No such file or directory; there is no folder no (--output)",
     f"{SCORE} -t a.de - -o out --shares 2": "--shares: standard input and pipes cannot be divided; give",
-    f"{SCORE} -t a.de a.en --alignment foo": "--alignment is soft, hard or a number above 0, got 'foo'",
+    f"{SCORE} -t a.de a.en --alignment foo": "--alignment must be soft, hard or a number above 0, got 'foo'",
     f"{SCORE} -t a.de a.en --n-best --tsv": "--n-best cannot go with --tsv",
     f"score -t a.de a.en -m no.npz {PAIR}": "no.npz: No such file or directory (--model)",
     "vocab a.de no -o v.yml": "no: No such file or directory (FILE)",
@@ -211,9 +211,9 @@ def test_packages_are_asked_for_first(
 
 
 def test_python_says_the_same(folder: Path) -> None:
-    with pytest.raises(OptionError, match="--alignment is soft, hard"):
+    with pytest.raises(OptionError, match="--alignment must be soft, hard"):
         Translator(MODEL, [VOCAB, VOCAB], alignment="foo")
-    with pytest.raises(OptionError, match="--alignment is soft, hard"):
+    with pytest.raises(OptionError, match="--alignment must be soft, hard"):
         Scorer(MODEL, [VOCAB, VOCAB], alignment="foo")
     with pytest.raises(FileNotFoundError, match=r"\(--pieces\)"):
         Translator(MODEL, ["a.de", "a.de"], pieces=["no.spm", "no.spm"])

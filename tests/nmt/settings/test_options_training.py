@@ -248,7 +248,7 @@ def test_devices_are_a_list() -> None:
         ("-t a b", "--early-stopping-epsilon 1 2 3", "one for each of the 1 --valid-metrics, got 3"),
         ("-t a b", "--early-stopping-on some", "--early-stopping-on must be one of first, all, any"),
         ("-t a b", "--optimizer adm", "optax.NAME; got 'adm'; did you mean adam?"),
-        ("-t a b", "--lr-decay 1.5", "--lr-decay is a factor of at most 1, got 1.5"),
+        ("-t a b", "--lr-decay 1.5", "--lr-decay must be a factor of at most 1, got 1.5"),
         ("-t a b", "--lr-decay-strategy epoch", "--lr-decay-strategy epoch takes one number, got 2"),
         ("-t a b", "--lr-decay-start 3", "--lr-decay-strategy epoch+stalled takes two numbers, got 1"),
         ("-t a b", "--devices 0,1", "--devices takes numbers of GPUs as in '0 1 2 3', or all; got '0,1'"),

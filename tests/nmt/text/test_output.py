@@ -95,7 +95,7 @@ def test_values_of_the_option(value: str, kind: str | float | None) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "strong", "false"])
 def test_what_marian_aborts_at_is_an_error(value: str) -> None:
-    with pytest.raises(OptionError, match=f"--alignment is soft, hard or a number above 0.*'{value}'"):
+    with pytest.raises(OptionError, match=f"--alignment must be soft, hard or a number above 0.*'{value}'"):
         read_alignment(value)
 
 

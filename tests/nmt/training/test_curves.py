@@ -57,7 +57,7 @@ def test_curves_can_be_compared(tmp_path: Path) -> None:
 
 def test_what_is_no_log_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "train.json")
-    with pytest.raises(CurvesError, match="no figure 'chrf', but cost, learn_rate, epoch, bleu"):
+    with pytest.raises(CurvesError, match="no figure 'chrf'; there are cost, learn_rate, epoch, bleu"):
         nmt.Curves.read(path).plot(["chrf"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CurvesError, match=r"matplotlib: pip install 'mgraph-jax\[plot\]'"):

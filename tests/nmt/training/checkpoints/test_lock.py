@@ -116,7 +116,7 @@ LEFT: dict[str, tuple[bytes, str, int]] = {
     ),
     "another-machine": (
         json.dumps({"model": "m", "process": 1, "host": "elsewhere.", "since": "then"}).encode(),
-        "process 1 on host elsewhere., since then, which does not hold it any more",
+        "process 1 on host elsewhere., since then, which no longer holds it",
         logging.WARNING,
     ),
     "nothing-readable": (b"\xff\0{", "cannot be read and nobody holds it", logging.WARNING),
