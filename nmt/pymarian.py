@@ -2,8 +2,9 @@
 
 A script for Marian's Python bindings runs when its import says ``nmt.pymarian`` in place of ``pymarian``.
 Each class takes a string of Marian's options, keywords, or both; words of the string are separated by spaces.
-Keywords are options with ``_`` for ``-``: a list gives several values, ``""`` gives none, and None means that
-the option is not given. Unless ``quiet`` is set, the log goes to stderr. ``workspace`` has no effect here.
+Keywords are options with ``_`` for ``-``: a list gives several values, and so does a string with spaces,
+unless it is a path; ``""`` gives none, and None means that the option is not given. Unless ``quiet`` is set,
+the log goes to stderr. ``workspace`` has no effect here.
 
 Differs: an error raises an exception (``OptionError``, ``MGraphError``, ``OSError``), where Marian ends the
 process; empty lines at the end of a text count as lines.
@@ -24,6 +25,7 @@ from nmt.settings import DECODE, TRAIN, OptionError, whole_number
 from nmt.settings.config import parse
 from nmt.settings.metric_options import METRICS
 from nmt.settings.metrics import AVERAGES, EMBED, EVALUATE
+from nmt.settings.option import Option
 from nmt.text.batches import windows
 from nmt.text.lines import as_bytes
 
@@ -33,8 +35,11 @@ Row = str | bytes | Sequence[str | bytes]
 """The texts of a line to score: one string separated by tabs, or one string per text."""
 
 
-def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
+def words_of(cli_string: str, given: Mapping[str, Any], options: Mapping[str, Option]) -> list[str]:
     """A string of options and keywords as the words of a command line; keywords come last.
+
+    options: those of the command. For an option with several values a string is split at spaces, unless it is
+        the path of a file.
 
     OptionError if ``cli_string`` is not a string but, say, a list of words.
     """
@@ -44,7 +49,11 @@ def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
     for name, value in given.items():
         if value is None:
             continue
-        words.append("--" + name.replace("_", "-"))
+        name = name.replace("_", "-")
+        words.append("--" + name)
+        several = name in options and options[name].many
+        if several and isinstance(value, str) and not os.path.exists(value):
+            value = value.split()
         values = value if isinstance(value, list | tuple) else [] if value == "" else [value]
         words += [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
     return words
@@ -67,7 +76,7 @@ class TranslatorBinding:
     """
 
     def __init__(self, cli_string: str = "", **options: Any) -> None:
-        self._options = parse(DECODE, words_of(cli_string, options))
+        self._options = parse(DECODE, words_of(cli_string, options, DECODE.options))
         with logging_as(self._options):
             self._translator = translator.Translator(self._options)
         self._with: dict[str, translator.Translator] = {}
@@ -110,7 +119,7 @@ class TrainerBinding:
     """
 
     def __init__(self, cli_string: str = "", **options: Any) -> None:
-        self._words = words_of(cli_string, options)
+        self._words = words_of(cli_string, options, TRAIN.options)
         self._options = parse(TRAIN, self._words)
 
     def train(self) -> int:
@@ -125,7 +134,7 @@ class EvaluatorBinding:
     """
 
     def __init__(self, cli_string: str = "", **options: Any) -> None:
-        self._options = parse(EVALUATE, words_of(cli_string, options))
+        self._options = parse(EVALUATE, words_of(cli_string, options, EVALUATE.options))
         with logging_as(self._options):
             self._evaluator = evaluator.Evaluator(replace(self._options, tsv=False, tsv_fields=0))
 
@@ -146,8 +155,9 @@ class EvaluatorBinding:
         **options: Any,
     ) -> EvaluatorBinding:
         """An evaluator with one vocabulary for all texts; it crops long texts."""
-        if like not in METRICS:
-            raise OptionError(f"like: expected one of {', '.join(METRICS)}, got {like!r}")
+        known = [name for name, texts in METRICS.items() if texts]
+        if like not in known:
+            raise OptionError(f"like: expected one of {', '.join(known)}, got {like!r}")
         if options.pop("fp16", False):
             options["fp16"] = ""
         own: dict[str, Any] = {
@@ -157,7 +167,7 @@ class EvaluatorBinding:
             "like": like,
         }
         own |= {"workspace": workspace, "max_length": max_length, "cpu_threads": cpu_threads}
-        vocabs = [vocab_file] * (METRICS[like] or 3)
+        vocabs = [vocab_file] * METRICS[like]
         own |= {"model": model_file, "vocabs": vocabs, "devices": devices, "max_length_crop": True}
         return cls(**options, **own, average=average)
 
@@ -229,7 +239,7 @@ class EmbedderBinding:
     """
 
     def __init__(self, cli_string: str = "", **options: Any) -> None:
-        self._words = words_of(cli_string, options)
+        self._words = words_of(cli_string, options, EMBED.options)
         self._options = parse(EMBED, self._words)
 
     def embed(self) -> int:

@@ -49,7 +49,7 @@ class LinkCounts:
         The probability is ``count(source, target) / count(source)``, in float32, with seven decimals. Source
         words come in the order in which they first occur in the text, the most probable target words first.
         ``count(source)`` includes links to ``NULL``, but lines with it are left out, because Marian skips
-        them.
+        them. Words with a tab or other white space in them are left out, too: such lines cannot hold them.
 
         best: the largest number of target words for a source word. threshold: only probabilities above it.
         turned: the table from target to source, with lines ``source target probability``.
@@ -62,6 +62,7 @@ class LinkCounts:
             of, word, names, words = word, of, words, names
         share = counts.astype(np.float32) / np.bincount(of, counts, len(names)).astype(np.float32)[of]
         kept = (of > 0) & (word > 0) & (share > np.float32(threshold))
+        kept &= _writable(names)[of] & _writable(words)[word]
         of, word, share = of[kept], word[kept], share[kept]
         order = np.lexsort((word, -share, of))
         of, word, share = of[order], word[order], share[order]
@@ -70,6 +71,11 @@ class LinkCounts:
             of, word, share = of[rank < best], word[rank < best], share[rank < best]
         for place, other, number in zip(of.tolist(), word.tolist(), share.tolist(), strict=True):
             yield b"%s %s %.7f" % (words[other], names[place], number)
+
+
+def _writable(words: Sequence[bytes]) -> np.ndarray:
+    """Whether each word is free of white space, which separates the fields of a table."""
+    return np.array([word.split() == [word] for word in words], bool)
 
 
 def dump_shortlist(

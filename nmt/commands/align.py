@@ -53,8 +53,8 @@ COMMAND = Command(
 def run(options: AlignOptions, argv: Sequence[str]) -> None:
     """Write the links of each line."""
     check_texts(options)
-    inputs = options.train_sets or (options.input,)
-    require_distinct("--train-sets" if options.train_sets else "--input", inputs, options.output)
+    texts = {"--train-sets": options.train_sets} if options.train_sets else {"--input": (options.input,)}
+    require_distinct({**texts, "--vocabs": options.vocabs}, options.output)
     require_writable("--output", options.output)
     with logging_as(options):
         greet(COMMAND, argv, options)

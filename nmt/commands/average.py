@@ -90,5 +90,5 @@ def _check(options: AverageOptions) -> None:
     require_readable("--models", options.models)
     require_readable("--valid-log", [options.valid_log])
     require_model_name("--output", options.output)
-    require_distinct("--models", options.models, options.output)
+    require_distinct({"--models": options.models}, options.output)
     require_writable("--output", options.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
@@ -34,17 +34,22 @@ class Operands(Options):
     operands: tuple[str, ...] = ()
 
 
-def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
-    """OptionError if standard input is given twice, or if the output would overwrite an input."""
-    if sum(path in STANDARD_INPUT for path in inputs) > 1:
-        raise OptionError(f"{option}: standard input can be read only once")
+def require_distinct(inputs: Mapping[str, Sequence[str]], output: str, option: str = "--output") -> None:
+    """OptionError if an option gives standard input twice, or if the output would overwrite an input.
+
+    inputs: the paths of each option that names files to read. option: the option that gives ``output``.
+    """
+    for name, paths in inputs.items():
+        if sum(path in STANDARD_INPUT for path in paths) > 1:
+            raise OptionError(f"{name}: standard input can be read only once")
     if output in STANDARD_OUTPUT or not os.path.isfile(output):
         return
-    for path in inputs:
-        if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
-            raise OptionError(
-                f"--output: {output} is also read by {option}, and writing would empty it first"
-            )
+    for name, paths in inputs.items():
+        for path in paths:
+            if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
+                raise OptionError(
+                    f"{option}: {output} is also read by {name}, and writing would empty it first"
+                )
 
 
 def require_model_name(option: str, path: str) -> None:

@@ -47,7 +47,8 @@ def run(options: DecodeOptions, argv: Sequence[str]) -> None:
 def _check(options: DecodeOptions) -> None:
     """OptionError for conflicts; OSError for files that cannot be read or written."""
     require_files("--models", options.models, options.vocabs)
-    require_distinct("--input", options.input, options.output)
+    inputs = {"--input": options.input, "--models": options.models, "--vocabs": options.vocabs}
+    require_distinct({**inputs, "--shortlist": options.shortlist[:1]}, options.output)
     require_readable("--input", options.input)
     require_writable("--output", options.output)
     check_sharing("--input", options.input, options)

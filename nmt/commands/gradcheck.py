@@ -140,7 +140,7 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
         require_files("--model", [options.model], options.vocabs)
         if not options.train_sets:
             raise OptionError("--train-sets: the sources and the target are needed, got none")
-        require_distinct("--train-sets", options.train_sets, STANDARD_OUTPUT[0])
+        require_distinct({"--train-sets": options.train_sets}, STANDARD_OUTPUT[0])
         require_readable("--model", [options.model])
         require_readable("--vocabs", options.vocabs)
         require_readable("--train-sets", options.train_sets)

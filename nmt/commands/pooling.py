@@ -29,7 +29,8 @@ def reading(
         require_files("--model", [options.model], options.vocabs, of="each text")
     if not options.train_sets:
         raise OptionError("--train-sets: at least one text is needed, got none")
-    require_distinct("--train-sets", options.train_sets, options.output)
+    inputs = {"--train-sets": options.train_sets, "--model": [options.model], "--vocabs": options.vocabs}
+    require_distinct(inputs, options.output)
     require_readable("--train-sets", options.train_sets)
     require_writable("--output", options.output)
     with logging_as(options), ExitStack() as files:

@@ -55,7 +55,8 @@ def _check(options: ScoreOptions) -> None:
     require_files("--model", [options.model], options.vocabs)
     if not options.train_sets:
         raise OptionError("--train-sets: the sources and the target are needed, got none")
-    require_distinct("--train-sets", options.train_sets, options.output)
+    inputs = {"--train-sets": options.train_sets, "--model": [options.model], "--vocabs": options.vocabs}
+    require_distinct(inputs, options.output)
     if options.summary:
         others = {"normalize": options.normalize, "word-scores": options.word_scores}
         for name, value in {**others, "alignment": options.alignment}.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_readable, require_writable
 from nmt.settings.alignment import AlignmentOptions, ShortlistLimits
 from nmt.settings.sections import Logging
-from nmt.text.lines import is_stream, open_input, open_output, read_lines
+from nmt.text.lines import STANDARD_OUTPUT, is_stream, open_input, open_output, read_lines
 
 if TYPE_CHECKING:
     from nmt.alignments.lexicon import LinkCounts
@@ -86,15 +87,21 @@ def _check(options: ShortlistOptions) -> None:
     if options.dump_shortlist and not options.vocabs:
         raise OptionError("--dump-shortlist needs --vocabs, whose ids are in the binary file")
     require_readable("--alignments", [options.alignments])
-    inputs = [*(options.train_sets or (options.input,)), *filter(None, [options.alignments])]
-    if not options.alignments and any(map(is_stream, inputs)):
+    texts = {"--train-sets": options.train_sets} if options.train_sets else {"--input": (options.input,)}
+    if not options.alignments and any(is_stream(path) for paths in texts.values() for path in paths):
         raise OptionError(
             "standard input and pipes can be read only once; aligning needs files, or --alignments"
         )
-    for name in ("output", "output_reverse", "dump_shortlist"):
-        path = getattr(options, name)
-        require_distinct("--train-sets", inputs, path)
-        require_writable(f"--{name.replace('_', '-')}", path)
+    inputs = {**texts, "--alignments": [options.alignments], "--vocabs": options.vocabs}
+    written: dict[str, str] = {}
+    for name in ("output", "output-reverse", "dump-shortlist"):
+        path = getattr(options, name.replace("-", "_"))
+        require_distinct(inputs, path, f"--{name}")
+        require_writable(f"--{name}", path)
+        if path and path not in STANDARD_OUTPUT:
+            other = written.setdefault(os.path.realpath(path), name)
+            if other != name:
+                raise OptionError(f"--{name}: {path} is also written by --{other}")
 
 
 def _counted(options: ShortlistOptions) -> LinkCounts:

@@ -73,7 +73,7 @@ class Embedder(MadeFromOptions):
     def vectors(self, *texts: Iterable[str | bytes]) -> Iterator[SentenceVector]:
         """The vectors of streams of lines, in order, ``mini_batch * maxi_batch`` lines at a time."""
         self.require_inputs(len(texts))
-        names = ("text", "other text")[: len(texts)]
+        names = ("first text", "second text")[: len(texts)]
         for line, found, problem in self._pooling.lines(self.encoder, texts, names, self.options.maxi_batch):
             yield SentenceVector(line, found, problem)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 
 from nmt.search.beam_search import BeamSearch, Job
@@ -27,6 +28,7 @@ class Arriving(Waiting):
         self._changed = threading.Condition(threading.RLock())  # the collector may call ``stop`` at any time
         self._lock = self._changed
         self._closed = self._stopped = False
+        self._places: dict[int, tuple[LaneSize, Request]] = {}  # of the waiting sentences, by index
 
     def add(self, requests: Iterable[tuple[LaneSize, Request]]) -> bool:
         """Let sentences wait for these lanes; False if the queues are closed."""
@@ -43,11 +45,36 @@ class Arriving(Waiting):
         with self._changed:
             self._changed.notify_all()
 
-    def remove(self, indices: Container[int]) -> None:
-        """Drop these sentences, if they wait."""
+    def take(
+        self,
+        size: LaneSize,
+        most: int,
+        fits: Callable[[Request], bool] = lambda _: True,
+        *,
+        full: bool = False,
+    ) -> list[Request]:
         with self._changed:
-            for waiting in self._queues.values():
-                waiting[:] = [request for request in waiting if request.index not in indices]
+            found = super().take(size, most, fits, full=full)
+            for request in found:
+                del self._places[request.index]
+            return found
+
+    def remove(self, indices: Iterable[int]) -> None:
+        """Drop these sentences, if they wait; the queues are searched by bisection."""
+        with self._changed:
+            for index in indices:
+                if index not in self._places:
+                    continue
+                size, request = self._places.pop(index)
+                waiting = self._queues[size]
+                at = bisect.bisect_left(waiting, self._place(request), key=self._place)
+                while waiting[at] is not request:  # others of the same turn and length
+                    at += 1
+                del waiting[at]
+
+    def _put(self, size: LaneSize, request: Request) -> None:
+        super()._put(size, request)
+        self._places[request.index] = size, request
 
     def requests(self, size: LaneSize) -> list[Request]:
         """The sentences that wait for a lane."""
@@ -74,6 +101,7 @@ class Arriving(Waiting):
         with self._changed:
             self._closed = self._stopped = True
             self._queues.clear()
+            self._places.clear()
             self._changed.notify_all()
 
     @property

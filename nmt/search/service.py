@@ -64,7 +64,8 @@ class TranslationService:
         )
         gathered = Gathered(draws)
         for index, some in found:
-            if hypotheses := gathered.add(index, some):
+            hypotheses = gathered.add(index, some)
+            if hypotheses is not None:
                 sample = samples[places[index]]
                 yield self.translation(sample, hypotheses, attention=attention, count=count)
 
@@ -101,7 +102,10 @@ class TranslationService:
         attention: bool = False,
         count: int | None = None,
     ) -> Translation:
-        """The translation of a sample from the hypotheses found for it; with ``risk`` the best ``count``."""
+        """The translation of a sample from the hypotheses found for it; with ``risk`` the best ``count``.
+        Without hypotheses it is empty, and has a problem."""
+        if not hypotheses:
+            return self.left_out(sample._replace(problem="the search found no translation"))
         texts = tuple(map(self._text, hypotheses))
         if self.risk is not None:
             hypotheses, texts = self.risk.ranked(hypotheses, texts)
@@ -141,13 +145,13 @@ class Gathered:
         self._draws = draws
         self._parts: dict[int, dict[int, list[Hypothesis]]] = {}
 
-    def add(self, index: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """Add what one search found. Returns all hypotheses of the sample, in the order of the draws, or
-        nothing while some are missing."""
+    def add(self, index: int, hypotheses: list[Hypothesis]) -> list[Hypothesis] | None:
+        """Add what one search found. Returns all hypotheses of the sample, in the order of the draws, or None
+        while some searches are missing."""
         parts = self._parts.setdefault(index // self._draws, {})
         parts[index] = hypotheses
         if len(parts) < self._draws:
-            return []
+            return None
         del self._parts[index // self._draws]
         return [one for _, found in sorted(parts.items()) for one in found]
 

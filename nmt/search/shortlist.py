@@ -74,6 +74,7 @@ class Shortlist:
 
         They are the first words of the vocabulary, the lexicon's words for each source word, the source
         words if ``shared``, and further words of the vocabulary up to a multiple of 8, if there are enough.
+        There is always a candidate, where Marian aborts if a sentence has none.
         """
         chosen = np.zeros(self.size, bool)
         first = self.lexicon.first
@@ -82,7 +83,8 @@ class Shortlist:
             chosen[self.lexicon.of(word)] = True
             if self.shared and word < self.size:
                 chosen[word] = True
-        missing = -int(chosen.sum()) % MULTIPLE
+        listed = int(chosen.sum())
+        missing = -listed % MULTIPLE if listed else MULTIPLE
         free = np.flatnonzero(~chosen[first:])[:missing] + first
         chosen[free] = True
         return np.flatnonzero(chosen).astype(np.int32)
@@ -125,7 +127,7 @@ def load_shortlist(
     path, *rest = values
     data = read_whole(path)
     if len(data) >= 8 and int.from_bytes(data[:8], "little") == MAGIC:
-        lexicon = read_binary(data, path, size, check=_flag(rest))
+        lexicon = read_binary(data, path, size, target_vocab, check=_flag(rest))
     elif path.endswith(".bin"):
         kind = "Microsoft's Quicksand shortlist" if _is_quicksand(data) else "no shortlist of Marian's"
         raise ShortlistError(f"{path}: expected a binary shortlist, this is {kind}")
@@ -237,11 +239,12 @@ def _lexicon(pairs: Mapping[tuple[int, int], np.float32], sources: int, first: i
     return Lexicon(offsets.astype(np.int64), target[order].astype(np.int32), first, best)
 
 
-def read_binary(data: bytes, path: str, size: int, *, check: bool = True) -> Lexicon:
+def read_binary(data: bytes, path: str, size: int, vocab: Vocab, *, check: bool = True) -> Lexicon:
     """Read a lexicon from the bytes of Marian's binary file.
 
-    size: of the target vocabulary, to verify target words. check: whether to verify the checksum; offsets and
-    words are always verified.
+    size: of the model's target vocabulary. vocab: the target vocabulary; words of its file that the model
+    lacks (``dim-vocabs``) become unknown words, as when text is read. check: whether to verify the checksum;
+    offsets and words are always verified.
     """
     if len(data) < HEADER.size:
         raise ShortlistError(f"{path}: expected a header of {HEADER.size} bytes, got {len(data)} bytes")
@@ -262,8 +265,9 @@ def read_binary(data: bytes, path: str, size: int, *, check: bool = True) -> Lex
     words = np.frombuffer(data, "<u4", words_size, HEADER.size + 8 * offsets_size)
     if not offsets_size or offsets[-1] != words_size or np.any(offsets[:-1] > offsets[1:]):
         raise ShortlistError(f"{path}: its offsets are not in order, so the file is damaged")
-    if words_size and int(words.max()) >= size:
+    if words_size and int(words.max()) >= max(size, vocab.ids_in_file):
         raise ShortlistError(f"{path}: it holds target word {words.max()}, the model has {size} words")
+    words = np.where(words < size, words, vocab.unk_id)
     return Lexicon(offsets.astype(np.int64), words.astype(np.int32), first, best)
 
 

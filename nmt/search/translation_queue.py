@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, suppress
@@ -112,7 +112,7 @@ class TranslationQueue:
         self._lines: dict[int, _Line] = {}
         self._numbers = itertools.count()
         self._places = 0  # taken by lines in the queue or about to enter it
-        self._room: deque[Future[None]] = deque()
+        self._room: OrderedDict[Future[None], None] = OrderedDict()
         self._closed = False
         self._deadlines = _Deadlines()
         settings = callers_settings()
@@ -209,7 +209,7 @@ class TranslationQueue:
         """
         with self._lock:
             self._closed = True
-            outside, self._room = self._room, deque()
+            outside, self._room = self._room, OrderedDict()
             inside = list(self._lines.values())
         for place in outside:
             if place.set_running_or_notify_cancel():
@@ -235,7 +235,7 @@ class TranslationQueue:
             if self._closed:
                 raise _closed()
             if self._places == self.most_lines:
-                self._room.append(place)
+                self._room[place] = None
                 return place
             self._places += 1
         place.set_result(None)
@@ -245,8 +245,8 @@ class TranslationQueue:
         """Withdraw the request for a place; False if the place has been given already."""
         if not place.cancel():
             return False
-        with self._lock, suppress(ValueError):
-            self._room.remove(place)
+        with self._lock:
+            self._room.pop(place, None)
         return True
 
     def _leave(self) -> None:
@@ -306,7 +306,7 @@ class TranslationQueue:
             if line is None:  # it was taken back
                 return
             hypotheses = self._gathered.add(index, some)
-        if not hypotheses:
+        if hypotheses is None:
             return
         try:
             found = service.translation(line.sample, hypotheses, attention=self._attention, count=self._count)
@@ -377,9 +377,9 @@ def _join(threads: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-def _popped(places: deque[Future[None]]) -> Iterator[Future[None]]:
+def _popped(places: OrderedDict[Future[None], None]) -> Iterator[Future[None]]:
     while places:
-        yield places.popleft()
+        yield places.popitem(last=False)[0]
 
 
 def _closed() -> QueueClosedError:

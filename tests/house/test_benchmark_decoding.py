@@ -33,6 +33,7 @@ from benchmarks.peers import ctranslate2_decoding
 from benchmarks.peers.programs import Programs
 from nmt import Translator
 from nmt.search.shortlist import read_binary
+from nmt.text.vocabs.loading import load_vocab
 
 WORDS = 64
 SMALL: dict[str, dict[str, Any]] = {
@@ -114,7 +115,8 @@ def test_the_made_text(tmp_path: Path) -> None:
     assert 0.7 < sum(targets) / sum(sources) < 0.9
     assert copied(f"a {word(STOP)} b") == "a" and copied("a stopped b") == "a stopped b"
     write_shortlist(tmp_path / "lex.bin", 200)
-    lexicon = read_binary((tmp_path / "lex.bin").read_bytes(), "lex.bin", 200)
+    vocab = load_vocab(tmp_path / "vocab.yml")
+    lexicon = read_binary((tmp_path / "lex.bin").read_bytes(), "lex.bin", 200, vocab)
     assert all(source in lexicon.of(source) for source in range(200))
 
 

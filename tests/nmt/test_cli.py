@@ -438,10 +438,19 @@ def test_full_memory_is_said_in_one_line(mgraph, monkeypatch, error: Exception) 
 def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"six\n")
+    text.with_name("result").symlink_to(text)
     commands = {"--input": ["decode", "-i", str(text)], "--train-sets": ["score", "-t", str(text), str(text)]}
     for option, command in commands.items():
         result = mgraph(*command, *SMALL, "-o", f"{tmp_path}/../{tmp_path.name}/text")
         assert result.code == 2 and f"text is also read by {option}" in result.err
+    decode, score = ["decode", "-m"], ["score", "-t", VOCAB, VOCAB, "-m"]
+    for option, words in {
+        "--models": [*decode, str(text), "-v", VOCAB, VOCAB],
+        "--vocabs": [*decode, MODELS["numbers"], "-v", VOCAB, str(text)],
+        "--model": [*score, str(text), "-v", VOCAB, VOCAB],
+    }.items():
+        result = mgraph(*words, "-o", str(text.with_name("result")))
+        assert result.code == 2 and f"result is also read by {option}" in result.err
     assert text.read_bytes() == b"six\n"
 
 

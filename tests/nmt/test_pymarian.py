@@ -12,7 +12,7 @@ import pytest
 
 from mgraph.errors import ArgumentError
 from nmt.pymarian import Evaluator, Trainer, Translator, help, lines_of, words_of
-from nmt.settings import OptionError
+from nmt.settings import DECODE, OptionError
 from tests.helpers.places import DATA, SHIPPED
 
 FOLDER, METRICS = DATA / "pymarian", DATA / "metrics"
@@ -102,6 +102,10 @@ def test_rows_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         next(evaluator.evaluate("three\tdrei"))
     with pytest.raises(OptionError, match="like: expected one of comet-qe"):
         Evaluator.new("comet-qe.npz", VOCAB, like="bleu")
+    with pytest.raises(
+        OptionError, match="like: expected one of comet-qe, comet, bleurt, got 'comet-unified'"
+    ):
+        Evaluator.new("comet-qe.npz", VOCAB, like="comet-unified")
     help("evaluate")
     assert "--compute-similarity" not in capsys.readouterr().out
 
@@ -109,7 +113,15 @@ def test_rows_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_keywords_are_words() -> None:
     given = {"n_best": True, "quiet": "", "vocabs": ["a b", "c"], "config": None, "normalize": 0.6}
     words = ["-m", "x", "--n-best", "true", "--quiet", "--vocabs", "a b", "c", "--normalize", "0.6"]
-    assert words_of(" -m  x", given) == words
+    assert words_of(" -m  x", given, DECODE.options) == words
+
+
+def test_a_string_with_spaces_is_several_values_unless_it_is_a_path(tmp_path: Path) -> None:
+    model = tmp_path / "a b.npz"
+    model.touch()
+    given = {"models": str(model), "vocabs": "v v", "shortlist": "lex.s2t 10 10 0", "log": "a b.log"}
+    words = ["--models", str(model), "--vocabs", "v", "v", "--shortlist", "lex.s2t", "10", "10", "0"]
+    assert words_of("", given, DECODE.options) == [*words, "--log", "a b.log"]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ class Vocab(ABC):
     def __len__(self) -> int:
         """The highest id plus one."""
 
+    @property
+    def ids_in_file(self) -> int:
+        """The highest id of the file plus one; above ``len`` if the model has fewer ids."""
+        return len(self)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}, {len(self):,} ids)"
 

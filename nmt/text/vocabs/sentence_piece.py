@@ -139,6 +139,10 @@ class SegmentedVocab(Vocab):
     def __len__(self) -> int:
         return len(self._words)
 
+    @property
+    def ids_in_file(self) -> int:
+        return self._words.ids_in_file
+
     def _id_of(self, word: str | bytes) -> int:
         return self._words[word]
 

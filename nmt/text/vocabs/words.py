@@ -40,7 +40,7 @@ class DefaultVocab(Vocab):
         owner: str = "the model",
     ):
         self.path = path
-        highest = max(words.values(), default=-1)
+        self._in_file = max(words.values(), default=-1) + 1
         self._ids = {word: i for word, i in words.items() if not dim or i < dim}
         if not self._ids:
             raise VocabError(
@@ -55,8 +55,8 @@ class DefaultVocab(Vocab):
             raise VocabError(
                 f"{path}: {last[:80]!r} has the id {self._size - 1}; a vocabulary has at most {MAX_SIZE} ids"
             )
-        if dim and dim != highest + 1:
-            _report_size(path, highest + 1, dim, owner)
+        if dim and dim != self._in_file:
+            _report_size(path, self._in_file, dim, owner)
         self.control_ids = tuple(
             self._ids[piece] for i in range(32) if (piece := f"<0x{i:02X}>") in self._ids
         )
@@ -82,6 +82,10 @@ class DefaultVocab(Vocab):
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def ids_in_file(self) -> int:
+        return self._in_file
 
     def _id_of(self, word: str | bytes) -> int:
         return self._ids.get(as_text(word), self.unk_id)

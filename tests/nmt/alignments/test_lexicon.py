@@ -69,6 +69,13 @@ def test_tables_are_pruned() -> None:
     assert list(LinkCounts().table()) == []
 
 
+def test_words_with_white_space_in_them_are_left_out_of_tables() -> None:
+    counts = LinkCounts()
+    counts.add([b"a", b"b\tc", b"d"], [b"x", b"y", b"z\x0bz"], [(0, 0), (1, 1), (2, 2)])
+    assert list(counts.table()) == [b"x a 1.0000000"]
+    assert list(counts.table(turned=True)) == [b"a x 1.0000000"]
+
+
 def test_the_command_makes_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = ["-o", "s2t", "--output-reverse", "t2s.gz", "--best", "1000", "--quiet"]
@@ -125,11 +132,18 @@ def test_links_that_do_not_fit_are_named(links, message, tmp_path, monkeypatch, 
         (["-i", "text", "--dump-shortlist", "lex.bin"], "--dump-shortlist needs --vocabs"),
         (["-i", "text", "--alignments", "no"], "no: No such file or directory (--alignments)"),
         (["-i", "text", "--best", "0"], "--best must be at least 1"),
-        (["-i", "text", "-o", "text"], "--output: text is also read by"),
+        (["-i", "text", "-o", "text"], "--output: text is also read by --input"),
+        (["-i", "text", "--output-reverse", "text"], "--output-reverse: text is also read by --input"),
+        (
+            ["-i", "text", "-o", "a", "--output-reverse", "./a"],
+            "--output-reverse: ./a is also written by --output",
+        ),
+        (["-i", "text", "--alignments", "text", "-v", "v", "v", "-o", "v"], "v is also read by --vocabs"),
     ],
 )
 def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("a ||| x\n")
+    Path("v").touch()
     assert main(["shortlist", *words]) != 0
     assert message in capfd.readouterr().err

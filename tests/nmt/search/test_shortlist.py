@@ -127,7 +127,7 @@ def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, mes
     if at is not None:
         data[at : at + len(by)] = by
     with pytest.raises(ShortlistError, match=f"lex.bin: .*{message}"):
-        read_binary(bytes(data[:end]), "lex.bin", 200, check=at == 50)
+        read_binary(bytes(data[:end]), "lex.bin", 200, PIECES, check=at == 50)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +169,25 @@ def test_a_text_is_read_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> 
     text = "7 3 0.25\n11 3 0.5\t \r\n23 4\n0.125 39 8 1"
     monkeypatch.setattr(shortlist, "PART_BYTES", size)
     assert words_of(lexicon_of(text)) == {3: [7, 11], 4: [23], 8: [39]}
+
+
+def test_there_is_always_a_candidate() -> None:
+    lexicon = lexicon_of("7 2 0.5", 0, 1)
+    assert Shortlist(lexicon, 40).candidates([2]).tolist() == [*range(7), 7]
+    assert Shortlist(lexicon, 40).candidates([3]).tolist() == [*range(8)], "the first words of the vocabulary"
+    assert Shortlist(lexicon, 5).candidates([3]).tolist() == [*range(5)]
+
+
+def test_words_of_the_file_that_the_model_lacks_are_unknown(tmp_path: Path) -> None:
+    path, text = tmp_path / "v.yml", "a c 0.6\nk c 0.4\n"
+    path.write_text("".join(f"{word}: {i}\n" for i, word in enumerate(["</s>", "<unk>", *"abcdefghijkl"])))
+    whole, cut = load_vocab(path), load_vocab(path, dim=8)
+    (tmp_path / "lex.txt").write_text(text)
+    write_binary(tmp_path / "lex.bin", read_text(text.encode(), "lex", whole, whole, 0, 9))
+    for values in [str(tmp_path / "lex.txt"), "0", "9"], [str(tmp_path / "lex.bin")]:
+        found = load_shortlist(values, cut, cut, size=8, shared=False)
+        assert sorted(found.lexicon.of(whole["c"]).tolist()) == [cut.unk_id, whole["a"]]
+    beyond = Lexicon(np.array([0, 1]), np.array([14], np.int32), 0, 9)
+    write_binary(tmp_path / "lex.bin", beyond)
+    with pytest.raises(ShortlistError, match="holds target word 14, the model has 8 words"):
+        load_shortlist([str(tmp_path / "lex.bin")], cut, cut, size=8, shared=False)

@@ -17,9 +17,10 @@ import pytest
 
 from mgraph import ArgumentError
 from nmt import LineTimeoutError, OptionError, QueueClosedError, QueueFullError, TranslationQueue, Translator
-from nmt.search.lane_sizes import LaneRows
-from nmt.search.open_job import OpenJob
-from nmt.search.results import Translation
+from nmt.search.beam_search import Job
+from nmt.search.lane_sizes import LaneRows, LaneSize
+from nmt.search.open_job import Arriving, OpenJob
+from nmt.search.results import Hypothesis, Translation
 from nmt.search.schedule import Request
 from nmt.text.parallel import ParallelTextError
 from tests.helpers.fresh import python
@@ -304,3 +305,39 @@ print("ended")
 @pytest.mark.slow
 def test_a_process_ends_while_lines_wait() -> None:
     assert python(ENDING, str(SEARCH / "left-right.npz"), *VOCABS, JAX_PLATFORMS="cpu") == "ended\n"
+
+
+def test_a_line_for_which_nothing_is_found_is_an_empty_translation(
+    translator: Translator, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a file's later lines nor a queue's future wait for it for ever."""
+    real, hopeless = Job._hypotheses, translator.source_vocabs[0].encode(LINES[1])
+
+    def hypotheses(self: Job, request: Request, *rest: Any) -> list[Hypothesis]:
+        return [] if list(request.sources[0]) == hopeless else real(self, request, *rest)
+
+    monkeypatch.setattr(Job, "_hypotheses", hypotheses)
+    wanted = [expected[0], "", *expected[2:5]]
+    assert translator.translate(LINES[:5]) == wanted
+    problems = [found.problem for found in translator.translations(LINES[:3])]
+    assert problems == ["", "the search found no translation", ""]
+    with TranslationQueue(translator, timeout=SECONDS) as queue:
+        assert queue.translate(LINES[:5]) == wanted
+
+
+def test_sentences_that_wait_are_dropped_by_their_indices() -> None:
+    arriving = Arriving(2)
+    size, whole = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
+    requests = [Request(index, ([0] * (3 + index % 4),), 50) for index in range(60)]
+    assert arriving.add((size, request) for request in requests)
+    arriving.remove(range(10, 30))
+    left = [request.index for request in arriving.requests(size)]
+    assert sorted(left) == [*range(10), *range(30, 60)]
+    assert arriving.next_lane() == size
+    taken = [request.index for request in arriving.take(size, 8)]
+    assert taken == left[:8]
+    arriving.remove([*taken, 99])
+    arriving.again(requests[taken[0]], whole)
+    arriving.remove([taken[0], left[8]])
+    assert [request.index for request in arriving.requests(size)] == left[9:]
+    assert arriving.requests(whole) == []
