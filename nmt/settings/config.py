@@ -405,4 +405,7 @@ def _interpolated(path: str) -> str:
             raise OptionError(f"environment variable {name} in path '{path}' is not set")
         return os.environ[name]
 
-    return re.sub(r"\$\{([^}]*)\}", value, path)
+    found = re.sub(r"\$\{([^}]*)\}", value, path)
+    if "${" in re.sub(r"\$\{[^}]*\}", "", path):
+        raise OptionError(f"--interpolate-env-vars: '${{' without '}}' in path '{path}'")
+    return found

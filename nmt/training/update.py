@@ -12,6 +12,7 @@ import numpy as np
 from mgraph import ArgumentError
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
+from nmt.text.shapes import batch_bucket
 from nmt.training.schedule.state import progress
 
 Tensors = dict[str, Any]
@@ -171,4 +172,6 @@ def _shortened(batch: Batch, part: float, *, alone: bool) -> Batch:
     if alone:
         least = 1 + (LEAST_WORDS * batch.sentences - 1) // batch.words
     size = max(math.ceil(batch.sentences * part), least)
-    return batch.shortened(size)
+    short = batch.shortened(size)
+    # Nearly every update of a warm-up has its own size; few numbers of rows need few programs.
+    return short.with_rows(min(batch_bucket(short.sentences), len(batch.ids[0])))

@@ -303,6 +303,8 @@ def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
     assert values.models == ("/data/a.npz",) and values.output == "stdout"
     with pytest.raises(OptionError, match="environment variable NOWHERE in path .* is not set"):
         decode("--interpolate-env-vars -m ${NOWHERE}/a.npz")
+    with pytest.raises(OptionError, match=r"'\$\{' without '\}' in path"):
+        decode("--interpolate-env-vars -m ${MODELS/a.npz")
     path = tmp_path / "c.yml"
     path.write_text("relative-paths: true\ninterpolate-env-vars: true\nmodels: ${MODELS}/b.npz\n")
     assert decode(f"-c {path}").models == ("/data/b.npz",)

@@ -155,3 +155,12 @@ def test_a_warmup_of_no_length_is_none(warmup, parts):
 )
 def test_numbers_of_batches_are_rounded_up_by_a_quarter_at_most(ratio, rounded):
     assert rounded_up(ratio) == rounded
+
+
+def test_growing_batches_have_few_numbers_of_rows() -> None:
+    share = iter(n / 60 for n in range(1, 61))
+    grouping = growing(lambda: next(share), mini_batch_round_up=False)
+    batches = [each for _ in range(60) for each in grouping.add(batch(240)).batches]
+    assert len({each.sentences for each in batches}) > 40
+    assert len({each.shape for each in batches}) <= 4
+    assert all(not each.masks[-1][each.sentences :].any() for each in batches)
