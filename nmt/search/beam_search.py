@@ -18,6 +18,7 @@ from mgraph import callers_settings
 from mgraph.device import memory_of, platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
+from nmt.search.ids import require_ids
 from nmt.search.lane import Lane
 from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths
 from nmt.search.lane_state import CUT, LaneReport, LaneShape
@@ -30,6 +31,7 @@ from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
 from nmt.text.packing import Bins
+from nmt.text.parallel import source_names
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
@@ -162,8 +164,8 @@ class BeamSearch:
         attention: whether to return the first model's attention to the words of the first source.
         count: the maximum number of hypotheses per sentence; None for the number that ``n_best`` implies.
 
-        Raises OptionError for streams that do not fit the models or each other, and for attention of a
-        model without sources; ValueError for sources without ids.
+        Raises OptionError for streams that do not fit the models or each other, for sources without ids and
+        ids that no vocabulary has, and for attention of a model without sources.
         """
         self._check_streams(streams, prefixes, attention)
         requests = self._requests(streams, prefixes, numbers)
@@ -191,14 +193,16 @@ class BeamSearch:
         sizes = {len(stream) for stream in [*streams, *([] if prefixes is None else [prefixes])]}
         if len(sizes) > 1:
             raise OptionError(f"expected streams with the same number of sentences, got {sorted(sizes)}")
-        for stream in streams:
+        for place, (name, stream) in enumerate(zip(source_names(self.streams), streams, strict=True)):
+            size = max((m.ids[place] for m in self.models if m.sources > place), default=math.inf)
             for number, source in enumerate(stream):
-                if not len(source):
-                    raise ValueError(f"source {number} has no ids, not even </s>")
+                require_ids(number, name, source, size, OptionError)
         if attention:
             self.require_attention()
         if prefixes is not None:
             self.require_prefixes()
+            for number, prefix in enumerate(prefixes):
+                require_ids(number, "prefix", prefix, self.models[0].ids[-1], OptionError, empty=True)
 
     def require_attention(self) -> None:
         """OptionError if the first model has no attention."""

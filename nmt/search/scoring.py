@@ -13,6 +13,7 @@ from nmt.models import Model, Source
 from nmt.runtime.compared import compared
 from nmt.search.encoding import UNUSED, params_of
 from nmt.search.few_batches import FewBatches
+from nmt.search.ids import require_ids
 from nmt.search.lane_state import spec
 from nmt.text.batches import Batch, pad
 from nmt.text.parallel import source_names
@@ -136,7 +137,9 @@ def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) 
 
 def check_ids(model: Model, samples: Sequence[Streams]) -> None:
     """``ArgumentError`` unless ``samples`` is a list of samples, each with at least one id in each of the
-    model's streams, and all ids are in the vocabularies."""
+    model's streams, and all ids are in the vocabularies; also if ``model`` is not a model."""
+    if not isinstance(model, Model):
+        raise ArgumentError(f"expected a model, as nmt.load_model returns it, got {model!r:.80}")
     names, sizes = [*source_names(model.sources), "target"], model.ids
     if not isinstance(samples, Sized):
         raise ArgumentError(f"expected a list of sentences, got {samples!r:.80}")
@@ -147,16 +150,4 @@ def check_ids(model: Model, samples: Sequence[Streams]) -> None:
         if len(streams) != len(names):
             raise ArgumentError(f"sentence {number} has {len(streams)} streams, expected {len(names)}")
         for name, ids, size in zip(names, streams, sizes, strict=True):
-            if isinstance(ids, Sized) and not len(ids):
-                raise ArgumentError(f"sentence {number} has no ids in its {name}, not even </s>")
-            try:
-                fit = min(ids) >= 0 and max(ids) < size
-            except TypeError:
-                raise ArgumentError(
-                    f"sentence {number}: expected ids in its {name}, got {ids!r:.80}"
-                ) from None
-            if not fit:
-                wrong = next(word for word in ids if not 0 <= word < size)
-                raise ArgumentError(
-                    f"sentence {number} has id {wrong} in its {name}, of which the vocabulary has {size} ids"
-                )
+            require_ids(number, name, ids, size, ArgumentError)

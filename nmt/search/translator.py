@@ -152,11 +152,11 @@ class Translator(MadeFromOptions):
         for path, model in zip(options.models, self.models, strict=True):
             vocabs_of_model = [*self.source_vocabs[: model.sources], self.target_vocab]
             check_agreement(path, vocabs_of_model, model.options)
-        self._seen = 0
         self._arrange()
 
     def _arrange(self) -> None:
         """Make the encoder of lines, the search and the printing that the options ask for."""
+        self._seen = 0
         options, right_left = self.options, _right_left(self.models)
         forced = [self.target_vocab] if options.force_decode else []
         self.encoder = LineEncoder(

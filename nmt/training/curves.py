@@ -64,15 +64,16 @@ class Curves:
         """The figures in a file of ``--log-json``; CurvesError, with the line, for any other file."""
         points: dict[tuple[str, str], dict[int, float]] = {}
         last: dict[str, int] = {}
+        latest = -1
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 kind, update, figures = _record(line, f"{os.fspath(path)}, line {number}")
-                if update <= last.get(kind, -1):  # resumed
-                    for (other, _), known in points.items():
-                        if other == kind:
-                            for later in [u for u in known if u >= update]:
-                                del known[later]
-                last[kind] = update
+                if update < latest or update <= last.get(kind, -1):  # resumed
+                    last = {}
+                    for known in points.values():
+                        for later in [u for u in known if u >= update]:
+                            del known[later]
+                last[kind] = latest = update
                 for name, value in figures.items():
                     points.setdefault((kind, name), {})[update] = value
         made = [

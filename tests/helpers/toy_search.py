@@ -53,7 +53,7 @@ class ToyModel:
         table = np.random.default_rng(seed).normal(size=(self.rows, dim)).astype(np.float32) * 2
         table[:, EOS] += eos
         self.key = ("toy", dim)
-        self.dim_vocabs = (100, dim)
+        self.dim_vocabs = self.ids = (100, dim)
         self.params = {"table": jnp.asarray(table)}
         self.log_probs = np.asarray(jax.nn.log_softmax(self.params["table"]))
 

@@ -328,6 +328,10 @@ def test_arguments_that_cannot_be(model: Model) -> None:
         check_model_gradients(model, [])
     with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
         check_model_gradients(model, PAIRS, label_smoothing=2)
+    with pytest.raises(
+        ArgumentError, match="expected a model, as nmt.load_model returns it, got 'model.npz'"
+    ):
+        check_model_gradients("model.npz", PAIRS)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="has 1 streams, expected 2"):
         check_model_gradients(model, [*PAIRS, ([5, 0],)])
     with pytest.raises(ArgumentError, match="sentence 0: expected ids in its source, got 'a'"):

@@ -28,7 +28,7 @@ class OneDistribution:
     starts_blank = True
     packs_bins = False
     sources = 1
-    dim_vocabs = (10, len(PROBS))
+    dim_vocabs = ids = (10, len(PROBS))
     params = {"log_probs": jnp.log(jnp.asarray(PROBS, jnp.float32))}  # noqa: RUF012 (nothing changes it)
 
     def encoder(self, batch, lengths, *, derivatives):

@@ -312,7 +312,7 @@ def test_impossible_options_are_errors(options, message):
 def test_a_source_without_ids_is_an_error_and_no_sources_are_not():
     search = beam_search([ToyModel(0, 6)])
     assert search.search([]) == []
-    with pytest.raises(ValueError, match="source 1"):
+    with pytest.raises(ValueError, match="sentence 1 has no ids in its source"):
         search.search([[EOS], []])
 
 

@@ -11,6 +11,7 @@ import pytest
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Hypothesis
+from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.marian_lines import near, read_lines
@@ -76,6 +77,23 @@ def test_number_words(reference, models, weights, options):
     vocabs = {"source_vocab": vocab, "target_vocab": vocab}
     search = BeamSearch(models, weights, options=BeamOptions(**options), n_best=True, **vocabs)
     check_n_best(search.search(sources), vocab, DATA / "search" / reference)
+
+
+@pytest.mark.parametrize(
+    ("sources", "prefixes", "message"),
+    [
+        ([[5, 200, 0]], None, "sentence 0 has id 200 in its source, of which the vocabulary has 200 ids"),
+        ([[5, 0], [-1, 0]], None, "sentence 1 has id -1 in its source"),
+        ([5, 0], None, "sentence 0: expected ids in its source, got 5"),
+        (["six"], None, "sentence 0: expected ids in its source, got 'six'"),
+        ([[5, 0]], [[200]], "sentence 0 has id 200 in its prefix"),
+    ],
+)
+def test_ids_that_no_vocabulary_has(sources, prefixes, message) -> None:
+    model, vocab = load_model(SHIPPED / "model.npz"), load_vocab(SHIPPED / "vocab.spm")
+    search = BeamSearch([model], source_vocab=vocab, target_vocab=vocab)
+    with pytest.raises(OptionError, match=message):
+        search.search(sources, prefixes=prefixes)
 
 
 @pytest.mark.parametrize("batch", [60, *(pytest.param(few, marks=pytest.mark.slow) for few in (7, 1))])

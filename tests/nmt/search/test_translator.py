@@ -187,6 +187,14 @@ def test_a_seed_gives_the_same_draws_once_in_a_translator() -> None:
     assert len(set(first)) > 1
 
 
+def test_a_translator_with_other_options_draws_from_the_start() -> None:
+    options = {"beam_size": 1, "output_sampling": ["full"], "seed": 9}
+    expected, plain = translator("left-right", **options).translate(LINES[:1] * 8), translator("left-right")
+    for _ in range(2):
+        assert plain.with_options(**options).translate(LINES[:1] * 8) == expected
+        plain.translate(LINES)
+
+
 def test_sampling_with_a_beam_warns(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         translator("left-right", output_sampling=["full"])
