@@ -45,20 +45,6 @@ class Arriving(Waiting):
         with self._changed:
             self._changed.notify_all()
 
-    def take(
-        self,
-        size: LaneSize,
-        most: int,
-        fits: Callable[[Request], bool] = lambda _: True,
-        *,
-        full: bool = False,
-    ) -> list[Request]:
-        with self._changed:
-            found = super().take(size, most, fits, full=full)
-            for request in found:
-                del self._places[request.index]
-            return found
-
     def remove(self, indices: Iterable[int]) -> None:
         """Drop these sentences, if they wait; the queues are searched by bisection."""
         with self._changed:
@@ -75,6 +61,12 @@ class Arriving(Waiting):
     def _put(self, size: LaneSize, request: Request) -> None:
         super()._put(size, request)
         self._places[request.index] = size, request
+
+    def _taken(self, waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
+        found = super()._taken(waiting, most, fits)
+        for request in found:
+            del self._places[request.index]
+        return found
 
     def requests(self, size: LaneSize) -> list[Request]:
         """The sentences that wait for a lane."""
