@@ -49,9 +49,9 @@ class Arriving(Waiting):
         """Drop these sentences, if they wait; the queues are searched by bisection."""
         with self._changed:
             for index in indices:
-                if index not in self._places:
+                if (place := self._places.pop(index, None)) is None:
                     continue
-                size, request = self._places.pop(index)
+                size, request = place
                 waiting = self._queues[size]
                 at = bisect.bisect_left(waiting, self._place(request), key=self._place)
                 while waiting[at] is not request:  # others of the same turn and length
@@ -65,7 +65,7 @@ class Arriving(Waiting):
     def _taken(self, waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
         found = super()._taken(waiting, most, fits)
         for request in found:
-            del self._places[request.index]
+            self._places.pop(request.index, None)  # not there if the collector has called ``stop`` since
         return found
 
     def requests(self, size: LaneSize) -> list[Request]:
