@@ -125,7 +125,8 @@ class TranslationService:
 
     def _text(self, hypothesis: Hypothesis) -> str:
         words = hypothesis.words
-        return self.search.target_vocab.decode(words[::-1] if self.right_left else words)
+        text = self.search.target_vocab.decode(words[::-1] if self.right_left else words)
+        return text.replace("\n", " ")  # the piece <0x0A> would make two lines of one
 
     def _attention(self, sample: Sentence, hypothesis: Hypothesis) -> Attention:
         return Attention(

@@ -120,7 +120,8 @@ def best_hypotheses(
     words, paths = trellis.words, trellis.paths
     cut = (np.arange(1, len(words) + 1) == limit)[:, None]
     steps, places = np.nonzero((paths != -np.inf) & ((words == eos) | cut))
-    scores = ranking.scores(paths[steps, places], steps + 1)
+    with np.errstate(over="ignore", divide="ignore"):  # as in Marian, the result is infinite or 0
+        scores = ranking.scores(paths[steps, places], steps + 1)
     order = np.argsort(-scores, kind="stable")[:count]
     return [_traced_back(trellis, steps[i], places[i], float(scores[i]), eos, length) for i in order]
 

@@ -80,8 +80,8 @@ class NBestListError(MGraphError, ValueError):
 class NBestRows:
     """The texts of an n-best list with their sources, until an invalid entry.
 
-    An entry with a higher number than all before it belongs to the next source line, whatever the number, as
-    in Marian's scorer (``--n-best``).
+    An entry with a higher number than the one before it belongs to the next source line, whatever the number,
+    as in Marian's scorer (``--n-best``).
 
     done: number of entries to skip. sentences: how many source lines have been read.
     """
@@ -96,7 +96,7 @@ class NBestRows:
         self.sentences = 0
 
     def __iter__(self) -> Iterator[Row]:
-        highest, lines = -1, tuple(b"" for _ in self._sources)
+        last, lines = -1, tuple(b"" for _ in self._sources)
         for place, entry in enumerate(read_lines(self._entries), 1):
             fields = entry.split(SEPARATOR)
             if len(fields) < LEAST_FIELDS or not _is_number(fields[0]):
@@ -105,17 +105,18 @@ class NBestRows:
                     f"got '{entry[:80].decode('utf-8', 'replace')}'"
                 )
                 return
-            if int(fields[0]) > highest:
+            if int(fields[0]) > last:
                 found = [next(source, None) for source in self._sources]
                 if None in found:
                     self._problem = f"line {place} of the n-best list: the source has no more lines"
                     return
-                highest, lines = int(fields[0]), tuple(line for line in found if line is not None)
+                lines = tuple(line for line in found if line is not None)
                 self.sentences += 1
+            last = int(fields[0])
             if place > self._done:
                 self._taken[place - 1] = entry
                 yield (*lines, fields[1])
-        if highest < 0 and any(next(source, None) is not None for source in self._sources):
+        if last < 0 and any(next(source, None) is not None for source in self._sources):
             self._problem = "the n-best list is empty, and the source is not"
 
     def entry(self, number: int) -> bytes:

@@ -16,6 +16,7 @@ from nmt.search.results import Attention, AttentionError, Hypothesis, Printing, 
 from nmt.search.scorer import Score
 from nmt.search.scoring import Scored
 from nmt.search.states import States
+from nmt.search.trellis import Ranking, Trellis, best_hypotheses
 from tests.helpers.marian_lines import float32s
 
 # Marian v1.12.42, models of two kinds: decode -b 4 --normalize 0.6 --n-best --word-scores,
@@ -147,3 +148,13 @@ def test_what_cannot_be_plotted_says_why(monkeypatch) -> None:
         Attention(np.ones((1, 1), np.float32), ("a",), ("b",)).plot()
     with pytest.raises(AttentionError, match="line 3 has no attention: it was not requested"):
         Translation(2, ("",), ()).plot()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_score_beyond_float32_causes_no_warning() -> None:
+    words, paths = np.array([[1], [0]]), np.array([[-1], [-2]], np.float32)
+    trellis = Trellis(words, np.zeros((2, 1), np.int32), paths, paths[..., None])
+    for normalize, score in ((200.0, -0.0), (-200.0, -math.inf)):
+        ranking = Ranking(np.float32(normalize), np.float32(0))
+        [found] = best_hypotheses(trellis, 5, 3, ranking, 0, 1)
+        assert found.score == score

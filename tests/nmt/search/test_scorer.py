@@ -14,7 +14,7 @@ from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
 from nmt.search.scoring import score
-from nmt.text.parallel import NBestListError
+from nmt.text.parallel import NBestListError, NBestRows
 from tests.helpers import places
 from tests.helpers.places import SHIPPED
 
@@ -74,6 +74,15 @@ def test_n_best_lists_are_scored_again() -> None:
 def test_the_next_number_of_an_n_best_list_is_the_next_source() -> None:
     got = printed(scorer(n_best=True), lines("source.en"), lines("gaps.nbest"))
     assert_same(got, "rescored-gaps.nbest")
+
+
+@pytest.mark.parametrize(
+    "numbers, sources",
+    [("0 1 0 1 2", "a b b c d"), ("0 0 2 1 2 3", "a a b b c d"), ("5 4 5 6", "a a b c"), ("2 1 0", "a a a")],
+)
+def test_a_number_is_compared_with_the_one_before_it_as_in_marian(numbers: str, sources: str) -> None:
+    entries = [f"{number} ||| x ||| F0= -1 ||| -1" for number in numbers.split()]
+    assert [row[0].decode() for row in NBestRows([list("abcd")], entries)] == sources.split()
 
 
 @pytest.mark.parametrize(

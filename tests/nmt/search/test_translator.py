@@ -253,3 +253,9 @@ def test_a_beam_without_places_for_its_words_is_searched_again(monkeypatch: pyte
     monkeypatch.setattr(BeamSearch, "size", lambda search, length: LaneSize(length, search.limit(length), 6))
     [found] = translator("right-left-transformer", **options).translate(lines, return_scores=True)
     assert len(again) == 1 and found.scores == pytest.approx(whole.scores, abs=1e-5)
+
+
+def test_a_line_end_within_a_translation_is_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = translator("left-right")
+    monkeypatch.setattr(plain.target_vocab, "decode", lambda words: "a\nb")
+    assert plain.translate(LINES[:2]) == ["a b"] * 2
