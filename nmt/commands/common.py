@@ -35,13 +35,13 @@ class Operands(Options):
 
 
 def require_distinct(inputs: Mapping[str, Sequence[str]], output: str, option: str = "--output") -> None:
-    """OptionError if an option gives standard input twice, or if the output would overwrite an input.
+    """OptionError if standard input is given twice, or if the output would overwrite an input.
 
     inputs: the paths of each option that names files to read. option: the option that gives ``output``.
     """
-    for name, paths in inputs.items():
-        if sum(path in STANDARD_INPUT for path in paths) > 1:
-            raise OptionError(f"{name}: standard input can be read only once")
+    streams = [name for name, paths in inputs.items() for path in paths if path in STANDARD_INPUT]
+    if len(streams) > 1:
+        raise OptionError(f"{' and '.join(dict.fromkeys(streams))}: standard input can be read only once")
     if output in STANDARD_OUTPUT or not os.path.isfile(output):
         return
     for name, paths in inputs.items():

@@ -52,11 +52,12 @@ class Arriving(Waiting):
                 if (place := self._places.pop(index, None)) is None:
                     continue
                 size, request = place
-                waiting = self._queues[size]
-                at = bisect.bisect_left(waiting, self._place(request), key=self._place)
-                while waiting[at] is not request:  # others of the same turn and length
-                    at += 1
-                del waiting[at]
+                waiting = self._queues.get(size, [])
+                first = bisect.bisect_left(waiting, self._place(request), key=self._place)
+                for at in range(first, len(waiting)):  # others may have the same turn and length
+                    if waiting[at] is request:
+                        del waiting[at]
+                        break
 
     def _put(self, size: LaneSize, request: Request) -> None:
         super()._put(size, request)

@@ -132,6 +132,7 @@ def test_links_that_do_not_fit_are_named(links, message, tmp_path, monkeypatch, 
         (["-i", "text", "--dump-shortlist", "lex.bin"], "--dump-shortlist needs --vocabs"),
         (["-i", "text", "--alignments", "no"], "no: No such file or directory (--alignments)"),
         (["-i", "text", "--best", "0"], "--best must be at least 1"),
+        (["-i", "-", "--alignments", "-"], "--input and --alignments: standard input can be read only once"),
         (["-i", "text", "-o", "text"], "--output: text is also read by --input"),
         (["-i", "text", "--output-reverse", "text"], "--output-reverse: text is also read by --input"),
         (
