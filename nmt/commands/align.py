@@ -53,8 +53,7 @@ COMMAND = Command(
 def run(options: AlignOptions, argv: Sequence[str]) -> None:
     """Write the links of each line."""
     check_texts(options)
-    texts = {"--train-sets": options.train_sets} if options.train_sets else {"--input": (options.input,)}
-    require_distinct({**texts, "--vocabs": options.vocabs}, options.output)
+    require_distinct({**texts_of(options), "--vocabs": options.vocabs}, options.output)
     require_writable("--output", options.output)
     with logging_as(options):
         greet(COMMAND, argv, options)
@@ -77,6 +76,13 @@ def read_pairs(options: PairedTexts) -> Iterator[tuple[list[bytes], list[bytes]]
 
     rows = read_rows(options.train_sets) if options.train_sets else joint_rows(options.input)
     return split_rows(rows, options.vocabs)
+
+
+def texts_of(options: PairedTexts) -> dict[str, Sequence[str]]:
+    """The paths of the texts, under the option that gives them."""
+    if options.train_sets:
+        return {"--train-sets": options.train_sets}
+    return {"--input": [options.input]}
 
 
 def check_texts(options: PairedTexts) -> None:

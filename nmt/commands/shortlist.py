@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nmt.commands.align import PairedTexts, check_texts, read_pairs
+from nmt.commands.align import PairedTexts, check_texts, read_pairs, texts_of
 from nmt.commands.common import greet, require_distinct
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_readable, require_writable
@@ -87,7 +87,7 @@ def _check(options: ShortlistOptions) -> None:
     if options.dump_shortlist and not options.vocabs:
         raise OptionError("--dump-shortlist needs --vocabs, whose ids are in the binary file")
     require_readable("--alignments", [options.alignments])
-    texts = {"--train-sets": options.train_sets} if options.train_sets else {"--input": (options.input,)}
+    texts = texts_of(options)
     if not options.alignments and any(is_stream(path) for paths in texts.values() for path in paths):
         raise OptionError(
             "standard input and pipes can be read only once; aligning needs files, or --alignments"

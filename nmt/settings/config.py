@@ -400,12 +400,11 @@ def _changed(path: str, change: Callable[[str], str]) -> str:
 
 def _interpolated(path: str) -> str:
     def value(match: re.Match[str]) -> str:
-        name = match.group(1)
+        name, end = match.groups()
+        if not end:
+            raise OptionError(f"--interpolate-env-vars: '${{' without '}}' in path '{path}'")
         if name not in os.environ:
             raise OptionError(f"environment variable {name} in path '{path}' is not set")
         return os.environ[name]
 
-    found = re.sub(r"\$\{([^}]*)\}", value, path)
-    if "${" in re.sub(r"\$\{[^}]*\}", "", path):
-        raise OptionError(f"--interpolate-env-vars: '${{' without '}}' in path '{path}'")
-    return found
+    return re.sub(r"\$\{([^}]*)(\}?)", value, path)

@@ -230,7 +230,9 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
         Embedder(NUMBERS, VOCAB, precision="int8")
     with pytest.raises(OptionError, match="only translation models have it"):
         Embedder(model("comet-qe"), VOCAB, compute_similarity=True)
-    with pytest.raises(UnsupportedOptionError, match="mgraph evaluate scores with metrics of the COMET"):
+    with pytest.raises(
+        UnsupportedOptionError, match="mgraph evaluate scores with metrics of the COMET family"
+    ):
         load_model(model("comet"))
     assert (
         main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2

@@ -242,7 +242,10 @@ def test_a_state_of_optax_must_fit(folder: Path) -> None:
     count, moment = "optax.adamw.0.count", "optax.adamw.0.mu.decoder_ff_logit_l1_W0"
     for wrong, message in (
         ({name: item for name, item in items.items() if name != count}, f"there is no item {count}, which"),
-        ({**items, "optax.adamw.1": items[count]}, "there is an item optax.adamw.1, which .* does not have"),
+        (
+            {**items, "optax.adamw.1": items[count]},
+            "there is an item optax.adamw.1, which .* does not have with",
+        ),
         ({**items, count: np.float32(1)}, f"{count}: expected int32 of shape \\(\\), got float32"),
         ({**items, moment: items[moment][:1]}, f"{moment}: expected float32 of shape .*; is it the "),
     ):
