@@ -67,7 +67,7 @@ class Case(_Declared):
         **fields: Any,
     ) -> None:
         object.__setattr__(self, "shapes", tuple(map(_checked_shape, shapes)))
-        object.__setattr__(self, "domains", _checked_domains(domain, len(shapes)))
+        object.__setattr__(self, "domains", _checked_domains(domain, self.shapes))
         object.__setattr__(self, "fields", MappingProxyType(fields))
         object.__setattr__(self, "through", through)
 
@@ -82,7 +82,8 @@ class Case(_Declared):
         lead = () if rows is None else (rows,)
         children = list(zip(self.shapes, self.domains, strict=True))
         count = sum(math.prod(shape) for shape, domain in children if domain == "distinct")
-        grid = _grid(random, lead, count)
+        with allocating("drawn values", (*lead, count), Type.float64):
+            grid = _grid(random, lead, count)
         found, start = [], 0
         for shape, domain in children:
             if domain == "distinct":
@@ -163,15 +164,30 @@ def _checked_shape(shape: Any) -> Shape:
         raise ArgumentError(f"Case: {e}{hint}") from None
 
 
-def _checked_domains(domain: Any, children: int) -> tuple[str, ...]:
+def _checked_domains(domain: Any, shapes: Sequence[Shape]) -> tuple[str, ...]:
     """One domain per child."""
+    children = len(shapes)
     domains = (domain,) * children if isinstance(domain, str) else domain
     if not isinstance(domains, tuple | list) or len(domains) != children:
         raise ArgumentError(f"Case: expected one domain or {children}, one per child, got {domain!r}")
     for name in domains:
         if not isinstance(name, str) or (name not in DOMAINS and not _INTEGERS.fullmatch(name)):
             raise ArgumentError(f"Case: expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
+    for name, shape in zip(domains, shapes, strict=True):
+        if _INTEGERS.fullmatch(name):
+            _check_integers(name, shape)
     return tuple(domains)
+
+
+def _check_integers(domain: str, shape: Shape) -> None:
+    """``ArgumentError`` unless there are uint32 numbers of the domain for a child of this shape."""
+    kind, last = domain.partition(":")[0], _bound(domain)
+    if kind == "index" and not 1 <= last <= 2**32:
+        raise ArgumentError(f"Case: expected index:n with n from 1 to 2**32, got {domain!r}")
+    if kind == "offsets" and last >= 2**32:
+        raise ArgumentError(f"Case: expected offsets:n with n below 2**32, got {domain!r}")
+    if kind == "offsets" and not (shape and shape[-1]):
+        raise ArgumentError(f"Case: {domain} begins with 0 and needs a last axis with elements, got {shape}")
 
 
 def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from .errors import first_line
 
 _FOREIGN = (
     *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
-    *(str(module.__file__) for module in (contextlib, copy, dataclasses)),
+    *(str(module.__file__) for module in (contextlib, copy, dataclasses, functools)),
 )
 """Files without user code: this package, JAX and numpy, and modules that call them back."""
 

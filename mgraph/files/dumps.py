@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..arrays import real
 from ..errors import ArgumentError
 from ..tables import table
 from ..tape import Graph
@@ -113,9 +114,10 @@ def diff(a: Dump, b: Dump, rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:
 
     Two values differ if one is missing, if shapes or element types are unequal, or if for an element ``|a -
     b| > atol + rtol * |b|``; integers must be equal, and NaN is equal to NaN. The order is that of ``a``; a
-    node that only ``b`` has comes after its predecessor in ``b``. ``ArgumentError`` for a negative tolerance
-    and for anything but a dump.
+    node that only ``b`` has comes after its predecessor in ``b``. ``ArgumentError`` for a tolerance that is
+    negative or no number, and for anything but a dump.
     """
+    rtol, atol = real("diff", "rtol", rtol), real("diff", "atol", atol)
     if not (rtol >= 0 and atol >= 0):
         raise ArgumentError(f"expected tolerances of at least 0, got rtol={rtol} and atol={atol}")
     a, b = _items(a), _items(b)

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import checked_seed, described, flag, real
+from ..arrays import as_array, checked_seed, described, flag, real
 from ..cases import Case, check_declared
 from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
@@ -124,17 +125,19 @@ def check_gradients(
     take float64, or casts to a less precise type, has the limits of that type. ``ArgumentError`` where the
     function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
-    if isinstance(cotangents, str) and cotangents not in COTANGENTS:
-        known = ", ".join(map(repr, COTANGENTS))
-        raise ArgumentError(f"cotangents: expected an array or one of {known}, got {cotangents!r}")
+    _check_cotangents(cotangents)
     thorough = flag("check_gradients", "thorough", thorough)
     tolerance = real("check_gradients", "nondet_tol", nondet_tol)
     if not isinstance(fields, Mapping | None):
         raise ArgumentError(f"check_gradients: expected fields by name, got {described(fields)}{here()}")
-    if not isinstance(values, Iterable | None) or isinstance(values, str):
+    if not isinstance(values, Iterable | None) or isinstance(values, str | Mapping):
         raise ArgumentError(
             f"check_gradients: expected a list of values, one per child, got {described(values)}{here()}"
         )
+    if values is not None:
+        values = [as_array("check_gradients", value) for value in values]
+    if not tolerance >= 0:
+        raise ArgumentError(f"check_gradients: expected a nondet_tol of at least 0, got {tolerance}{here()}")
     settings = _Settings(
         checked_seed(seed), check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=tolerance
     )
@@ -165,6 +168,11 @@ def check_gradients(
             raise ShapeError(f"{title_of(target)}: values of the shapes {given} were given for {sizes}")
         case = Case(*given, **(fields or {}))
         return _check_case(target, case, settings, values)
+    if fields:
+        raise ArgumentError(
+            f"{title_of(target)}: fields need the shapes of the children, or values; cases have their own"
+            f"{here()}"
+        )
     check_declared(target)
     cases = getattr(target, "cases", ())
     if not cases:
@@ -173,6 +181,20 @@ def check_gradients(
             "give the shapes of its children, or a function's arguments"
         )
     return _check_cases(target, cases, settings)
+
+
+def _check_cotangents(cotangents: Any) -> None:
+    """``ArgumentError`` for an unknown name, and for numbers that are complex or not finite."""
+    if isinstance(cotangents, str):
+        if cotangents not in COTANGENTS:
+            known = ", ".join(map(repr, COTANGENTS))
+            raise ArgumentError(f"cotangents: expected an array or one of {known}, got {cotangents!r}")
+        return
+    for leaf in jax.tree.leaves(cotangents):
+        array = as_array("cotangents", leaf)
+        real_numbers = jnp.issubdtype(array.dtype, np.floating) or array.dtype.kind in "bui"
+        if not real_numbers or not np.isfinite(array.astype(np.float64)).all():
+            raise ArgumentError(f"cotangents: expected finite real numbers, got {array!r:.80}{here()}")
 
 
 def check_quickly(target: type[NaryNodeOp], seed: int = 0) -> GradientReport:

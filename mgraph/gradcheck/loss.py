@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from ..errors import ArgumentError
 from ..function import Function
 from ..graph import ExpressionGraph
 from ..node import Node
@@ -53,9 +55,10 @@ def check_loss(
 ) -> tuple[float, tuple[ParameterCheck, ...]]:
     """The loss in float64, and a check of its gradient with respect to each of ``params``, the worst first.
 
-    ``record`` records the loss, a scalar, in a graph. ``float32=False`` compares in float64 only.
-    ``rule_set="marian"`` judges Marian's own formulas. Matrix products are computed in full float32, also on
-    devices where JAX would round their operands.
+    ``record`` records the loss in a graph; if it has several elements, their sum is differentiated.
+    ``float32=False`` compares in float64 only. ``rule_set="marian"`` judges Marian's own formulas. Matrix
+    products are computed in full float32, also on devices where JAX would round their operands.
+    ``ArgumentError`` if ``record`` does not return a node of floating point numbers.
     """
 
     wide, narrow = _Loss(record, params, Type.float64), _Loss(record, params, Type.float32)
@@ -119,7 +122,13 @@ class _Loss:
     ) -> None:
         graph = ExpressionGraph()
         graph.set_default_element_type(kind)
-        self._kind, self._function = kind, graph.function(record(graph))
+        loss = record(graph)
+        if not isinstance(loss, Node) or not loss.value_type.is_float:
+            raise ArgumentError(
+                "check_loss: expected a function that returns the node of a loss, a floating point number, "
+                f"got {loss!r}"
+            )
+        self._kind, self._function = kind, graph.function(loss)
         self._values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
         self.rounding = 0.0
         """As in ``Widening``."""
@@ -148,7 +157,7 @@ class _Loss:
 
 
 def _value_and_gradient(function: Function[Any]) -> Callable[[Mapping[str, Any]], Any]:
-    return jax.value_and_grad(lambda params: function.pure(params)[0])
+    return jax.value_and_grad(lambda params: jnp.sum(function.pure(params)))
 
 
 def _differences(found: Gradients, expected: Gradients) -> dict[str, float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import ops
-from ..arrays import text
+from ..arrays import checked_seed, text
 from ..cases import check_declared
 from ..errors import ArgumentError, MGraphError
 from ..names import counted, meant
@@ -149,7 +149,7 @@ def check_operators(
     tuple of cases.
     """
     chosen = chosen_operators(names, module)
-    check = functools.partial(check_operator, seed=seed, quick=quick)
+    check = functools.partial(check_operator, seed=checked_seed(seed), quick=quick)
     return OperatorReport(rows_of(check, chosen, on_row, side_by_side=True))
 
 
@@ -169,7 +169,7 @@ def rows_of(
 
 def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:
     """The operators that ``check_operators`` checks for these arguments; raises its errors."""
-    chosen = _chosen(names, own_operators() if module is None else _of_module(module))
+    chosen = _chosen(names, own_operators() if module is None else _of_module(module), module)
     for cls in chosen:
         check_declared(cls)
     return chosen
@@ -273,8 +273,9 @@ def _subclasses(cls: Any) -> Iterator[Any]:
         yield from _subclasses(child)
 
 
-def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
+def _chosen(names: Sequence[str], known: Iterable[Operator], module: str | None) -> list[Operator]:
     known = list(known)
+    where = "mgraph operators lists all" if module is None else f"{module} defines {len(known)} others"
     if not names:
         return known
     chosen: dict[Operator, None] = {}
@@ -285,7 +286,7 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
         if not found:
             hint = meant(name.lower(), {c.type.lower() for c in known}, repr)
             few = ", ".join(c.__name__ for c in known) if len(known) <= _LISTED else ""
-            listed = f"; there are {few}" if few else "; mgraph operators lists all"
+            listed = f"; there are {few}" if few else f"; {where}"
             raise ArgumentError(f"there is no operator {name!r}{hint or listed}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)

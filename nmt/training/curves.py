@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import MGraphError
+from mgraph.files.paths import path_text
 from nmt.runtime.compared import Compared
 from nmt.runtime.plots import COLORS, plotting
 
@@ -61,13 +62,15 @@ class Curves:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Curves:
-        """The figures in a file of ``--log-json``; CurvesError, with the line, for any other file."""
+        """The figures in a file of ``--log-json``; CurvesError, with the line, for any other file, and
+        ArgumentError for anything but a path."""
         points: dict[tuple[str, str], dict[int, float]] = {}
         last: dict[str, int] = {}
         latest = -1
+        path = path_text(path)
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
-                kind, update, figures = _record(line, f"{os.fspath(path)}, line {number}")
+                kind, update, figures = _record(line, f"{path}, line {number}")
                 if update < latest or update <= last.get(kind, -1):  # resumed
                     last = {}
                     for known in points.values():
@@ -81,7 +84,7 @@ class Curves:
             for (kind, name), known in points.items()
         ]
         if not made:
-            raise CurvesError(f"{os.fspath(path)} has no figures")
+            raise CurvesError(f"{path} has no figures")
         return Curves(tuple(made))
 
     @property
@@ -94,12 +97,19 @@ class Curves:
 
         names: of the figures to draw; if empty the cost, the learning rate, and all metrics of validation.
         dark: on a dark background.
-        CurvesError for an unknown name, or if matplotlib (the extra ``plot``) is not installed.
+        CurvesError for an unknown name, without a figure to draw, or if matplotlib (the extra ``plot``) is
+        not installed.
         """
+        if not isinstance(names, Iterable) or isinstance(names, str):
+            raise CurvesError(f"names: expected a list of names of figures, got {names!r}")
+        names = tuple(names)
         unknown = [name for name in names if name not in self.names]
         if unknown:
             raise CurvesError(f"there is no figure {unknown[0]!r}; there are {', '.join(self.names)}")
         chosen = [curve for curve in self.curves if (curve.name in names if names else _is_usual(curve))]
+        if not chosen:
+            there = f"; there are {', '.join(self.names)}" if self.names else ""
+            raise CurvesError(f"no cost, learning rate or metric of validation to draw{there}")
         with plotting(dark, CurvesError) as pyplot:
             size = (7.0, 0.8 + 2.1 * len(chosen))
             figure, grid = pyplot.subplots(len(chosen), 1, sharex=True, squeeze=False, figsize=size)
@@ -124,7 +134,7 @@ def _record(line: str, where: str) -> tuple[str, int, Mapping[str, float]]:
         found = json.loads(line)
         kind, update = found.pop("kind"), found.pop("update")
         figures = {name: float("nan") if value is None else value for name, value in found.items()}
-        if kind not in ("train", "valid") or type(update) is not int:
+        if kind not in ("train", "valid") or type(update) is not int or abs(update) >= 2**63:
             raise ValueError
     except (ValueError, KeyError, AttributeError, TypeError):
         raise CurvesError(f"{where}: expected a line of --log-json, got {line.strip()!r:.80}") from None

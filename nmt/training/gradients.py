@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mgraph import ArgumentError
+from mgraph.arrays import real
 from mgraph.gradcheck import DepartureReport, LossReport, check_layers, check_loss
 from nmt.models import Model
 from nmt.search.scoring import Streams, check_ids
@@ -79,7 +80,7 @@ def _batch(model: Model, samples: Sequence[Streams], label_smoothing: float) -> 
     check_ids(model, samples)
     if not samples:
         raise ArgumentError("expected at least one sample")
-    if not 0 <= label_smoothing <= 1:
+    if not 0 <= real("the loss", "label_smoothing", label_smoothing) <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
     return pad(list(zip(*samples, strict=True)), target=True)
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...arrays import checked_seed
 from ...cases import Case
 from ...errors import ArgumentError, told
 from ...platforms import as_wished
@@ -72,9 +73,11 @@ def check_budgets(
     is not one of ``ELEMENT_TYPES``. ``on_operator`` is called with each operator before its rows are
     computed, which takes minutes for large cases, ``on_budget`` with each row as soon as it is complete.
     """
+    if isinstance(element_types, str):
+        element_types = [element_types]
     if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
         raise ArgumentError(f"expected element types among {', '.join(ELEMENT_TYPES)}, got {strange[0]!r}")
-    rows = []
+    rows, seed = [], checked_seed(seed)
     with jax.enable_x64(True), ThreadPoolExecutor() as compiler:
         for cls, prepared in _one_ahead(chosen_operators(names, module), element_types, seed, compiler):
             if on_operator is not None:
@@ -190,11 +193,13 @@ class _Trial:
         is_value = quantity.startswith("value")
         if is_value:
             exact = dict.fromkeys(RULE_SETS, exact["jax"])
+        comparable = self._derivative and not is_value
+        apart = units.apart(exact["rules"], exact["jax"]) if comparable else None
+        shown = apart if stress.kind == "usual" else None  # for another gradient: where it is another one
         ours, jaxs = (
-            units.worst(found[own], np.where(np.isfinite(exact[own]), exact[own], exact[other]))
+            units.worst(found[own], np.where(np.isfinite(exact[own]), exact[own], exact[other]), shown)
             for own, other in (RULE_SETS, RULE_SETS[::-1])
         )
-        comparable = self._derivative and not is_value
         return StressResult(
             str(self.case),
             stress.kind,
@@ -202,7 +207,7 @@ class _Trial:
             _inputs_at(stress.arrays, moves.shape, ours.element),
             ours,
             jaxs if comparable else None,
-            comparable and units.differ(exact["rules"], exact["jax"]),
+            apart is not None,
         )
 
     def _program(self, element_type: str, rule_set: str) -> Callable[..., Any]:

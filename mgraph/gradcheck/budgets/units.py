@@ -27,8 +27,9 @@ class Units:
         size = np.where(np.isfinite(exact), np.abs(exact), 0.0)
         return np.maximum(np.ldexp(self._eps, np.frexp(np.maximum(size, self._least))[1] - 1), self._least)
 
-    def worst(self, found: np.ndarray, exact: np.ndarray) -> Extreme:
-        """The number that is furthest off, among those that the type can represent, with room for sums."""
+    def worst(self, found: np.ndarray, exact: np.ndarray, element: tuple[int, ...] | None = None) -> Extreme:
+        """The number that is furthest off, among those that the type can represent, with room for sums; or
+        the number at an ``element``."""
         found = found.astype(np.float64)
         judged = np.abs(exact) <= self._max / 4
         with np.errstate(invalid="ignore", over="ignore"):
@@ -39,13 +40,19 @@ class Units:
         roundings = off / unit
         if not roundings.size:
             return Extreme(0.0, 0.0, (), 0.0, 0.0)
-        at = tuple(int(i) for i in np.unravel_index(np.argmax(roundings), roundings.shape))
+        at = _largest_at(roundings) if element is None else element
         return Extreme(
             float(np.max(off / ulps)), float(roundings[at]), at, float(found[at]), float(exact[at])
         )
 
-    def differ(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two exact results differ by more than half a rounding, where both are finite."""
+    def apart(self, one: np.ndarray, other: np.ndarray) -> tuple[int, ...] | None:
+        """Where two exact results differ most; ``None`` if they differ by at most half a rounding wherever
+        both are finite."""
         with np.errstate(invalid="ignore"):
             off = np.abs(one - other) / np.maximum(self.ulps(other), self._moves)
-        return bool(np.any(np.isfinite(off) & (off > 0.5)))
+        off = np.where(np.isfinite(off), off, 0.0)
+        return _largest_at(off) if np.any(off > 0.5) else None
+
+
+def _largest_at(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(np.argmax(array), array.shape))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...arrays import checked_seed
 from ...node import NaryNodeOp
 from ...ops.convolution import ConvolutionOp
 from ...platforms import as_wished
@@ -86,7 +87,7 @@ def check_compiled(
     according to NumPy. Sums over examples, with n terms of random sign, may be off by ``sqrt(n)`` times as
     many roundings. XLA's ``tanh`` in a loop needs 64 of the 256. Integers must be equal.
     """
-    chosen = chosen_operators(names, module)
+    chosen, seed = chosen_operators(names, module), checked_seed(seed)
     compositions = [(subject, SIZES) for subject in COMPOSITIONS]
     operators = [
         (Subject(cls.__name__, cls, case, _WEIGHTS.get(cls, ())), OTHER_CASES if i else FIRST_CASE)

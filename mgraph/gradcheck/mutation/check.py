@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
+from ...arrays import checked_seed
 from ...node import NaryNodeOp
 from ..report import NOTHING, problem_of
 from ..survey import chosen_operators, rows_of
@@ -30,7 +31,7 @@ def check_mutants(
     lacks. ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a
     rule of their own have no mutants. ``on_row`` is called with each row as soon as it is complete.
     """
-    examined = functools.partial(_examined, seed=seed)
+    examined = functools.partial(_examined, seed=checked_seed(seed))
     return MutantReport(rows_of(examined, chosen_operators(names, module), on_row, side_by_side=False))
 
 

@@ -70,6 +70,8 @@ class Judge:
             objections = self._objections(trial, trial.own_gradients)
             if objections and not trial.is_finite:
                 raise ArgumentError(f"{case}: NaN or infinity in the value at the inputs of this case")
+            if objections and self._is_right_at_a_kink(trial):
+                raise ArgumentError(f"{case}: at a kink, which no derivative judges; a Convention does")
             if objections:
                 raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
             try:
@@ -82,6 +84,16 @@ class Judge:
         for convention, trial in self._promises():
             if not keeps(self._own, trial, convention):
                 raise ArgumentError(f"the rule itself breaks its convention {convention.case}")
+
+    def _is_right_at_a_kink(self, trial: Trial) -> bool:
+        """Whether a case is at a kink, and the rule gives a subgradient there."""
+        with jax.disable_jit(False):
+            answers = Problem(trial.values, trial.point, self._seed).first_order("rules")
+        return any(kink.at_the_point for answer in answers for kink in answer.kinks) and all(
+            d <= answer.allowed.get(w, trial.allowed[w])
+            for answer in answers
+            for w, d in answer.differences.items()
+        )
 
     def _promises(self) -> Iterator[tuple[Convention, Trial]]:
         return zip(self._cls.conventions, self._conventions, strict=True)

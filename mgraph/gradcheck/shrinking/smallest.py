@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import GraphError
+from ...errors import ArgumentError, GraphError
 from ..check import check_gradients
 from ..example import Adjoint, Example
-from ..report import GradientCheck, GradientReport, finite
+from ..report import TOLERANCES, GradientCheck, GradientReport, finite
 from .evaluation import Gradients
 from .pasted import pasted_test
 from .simpler import cost, simpler_adjoint, simpler_fields, simpler_shapes, simpler_values
@@ -80,9 +80,13 @@ def smallest_failure(
 
     Only objections of the ``witnesses`` count, if any are given. ``GraphError`` if the report is not about a
     node class or a function of nodes: a node or a graph cannot be rebuilt with smaller children.
+    ``ArgumentError`` for an unknown witness.
     """
     every = {w for answering in QUESTIONS.values() for w in answering}
-    chosen = every.intersection(witnesses or every)
+    asked = [witnesses] if isinstance(witnesses, str) else witnesses
+    if strange := [w for w in asked if w not in TOLERANCES]:
+        raise ArgumentError(f"expected witnesses among {', '.join(TOLERANCES)}, got {strange[0]!r}")
+    chosen = every.intersection(asked or every)
     wrong = [c for c in report.checks if c.problem or chosen.intersection(c.objections)]
     if not wrong:
         return None

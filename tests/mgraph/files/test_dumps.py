@@ -188,6 +188,11 @@ def test_tolerances_that_cannot_be(tolerances: dict[str, float]) -> None:
         diff({}, {}, **tolerances)
 
 
+def test_tolerances_that_are_no_numbers() -> None:
+    with pytest.raises(ArgumentError, match="diff: rtol must be a number, got 'x' of type str"):
+        diff({}, {}, rtol="x")
+
+
 def test_files_are_compared(tmp_path: Path) -> None:
     dump(network(), tmp_path / "a.npz")
     dump(network(1e-3), tmp_path / "b.bin")

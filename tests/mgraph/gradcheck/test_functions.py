@@ -211,8 +211,9 @@ def test_rules_of_jax_are_kept_unless_they_are_the_subject() -> None:
     assert "rules checked: relu (jax)" in check_gradients(both, X, only="relu").note
     assert "rules checked: relu (jax)" in check_gradients(jax.nn.relu, X).note
     assert "no custom rules" in check_gradients(jnp.sin, X).note
-    with pytest.raises(ArgumentError, match="calls no custom rule 'gelu'; it calls relu, ruled"):
+    with pytest.raises(ArgumentError, match="calls no custom rule 'gelu'; it calls relu, ruled") as unknown:
         check_gradients(both, X, only=["gelu"])
+    assert f"at {__file__}:" in str(unknown.value), "the user's line, not one of functools"
 
 
 def test_a_rule_chooses_a_subgradient_at_a_kink() -> None:

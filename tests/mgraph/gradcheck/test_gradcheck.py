@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -27,6 +28,7 @@ from mgraph.gradcheck import (
 )
 from mgraph.gradcheck.report import NOTHING
 from mgraph.gradcheck.survey import OperatorReport, check_operator, with_failures
+from mgraph.ops.elementwise import ClipNodeOp
 
 
 class Product(NaryNodeOp):
@@ -661,6 +663,32 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"values of the shapes \[\(3,\)\] were given for \[\(2,\)\]"):
         check_gradients(mgraph.tanh, (2,), values=[np.ones(3)])
     assert check_gradients(mgraph.tanh, 2, values=[[0.5, 1.0]]).ok
+    assert check_gradients(mgraph.tanh, values=(v for v in [[0.5, 1.0]])).ok
+    with pytest.raises(ShapeError, match="whose parts differ in shape"):
+        check_gradients(mgraph.tanh, values=[[[1.0], [1.0, 2.0]]])
+    with pytest.raises(ArgumentError, match="nondet_tol of at least 0, got -1.0"):
+        check_gradients(mgraph.tanh, (2,), nondet_tol=-1)
+
+
+@pytest.mark.parametrize("check", [check_operators, check_mutants, check_budgets, check_compiled])
+@pytest.mark.parametrize("seed", [-1, "7"])
+def test_a_seed_that_cannot_be_is_refused(check: Any, seed: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"expected a seed from 0 to .*, got {seed!r}"):
+        check(["sin"], seed=seed)
+
+
+def test_a_name_that_a_large_module_lacks(tmp_path: Path) -> None:
+    lines = ["from mgraph import UnaryNodeOp"]
+    lines += [f"class Op{i}(UnaryNodeOp):\n    type = 'op{i}'\n    forward_ops = abs" for i in range(21)]
+    (tmp_path / "many_ops.py").write_text("\n".join(lines))
+    with pytest.raises(ArgumentError, match=r"no operator 'zz'; .*many_ops.py defines 21 others"):
+        check_operators(["zz"], str(tmp_path / "many_ops.py"))
+
+
+def test_fields_without_shapes_are_refused_where_the_cases_have_their_own() -> None:
+    with pytest.raises(ArgumentError, match="fields need the shapes of the children, or values; cases have"):
+        check_gradients(ClipNodeOp, fields={"c": 1.0})
+    assert check_gradients(ClipNodeOp, (2,), fields={"c": 9.0}).ok
 
 
 @pytest.mark.parametrize(
@@ -670,6 +698,9 @@ def test_arguments_that_cannot_be_are_refused() -> None:
         (lambda: Case((5, -3)), "cannot have negative sizes"),
         (lambda: Case((5, 3), (2,), domain=(None, "index:5")), "one of the domains .*, got None"),
         (lambda: Case((5, 3), (2,), domain=None), "one domain or 2, one per child, got None"),
+        (lambda: Case((2,), domain="index:0"), "index:n with n from 1 to .*, got 'index:0'"),
+        (lambda: Case((2,), domain="offsets:4294967296"), "offsets:n with n below .*, got 'offsets:4"),
+        (lambda: Case((), domain="offsets:4"), r"needs a last axis with elements, got \(\)"),
         (lambda: Convention([1.0], gradients=0.0), "expected 1 gradients, one per child, got 0.0"),
         (lambda: Convention("index:5", gradients=(None,)), "the values of a child, got array"),
     ],
@@ -695,6 +726,19 @@ class BfloatAdjoint(Product):
     def backward_ops(self, adj, val, a, b):
         cut = adj.astype(jnp.bfloat16).astype(adj.dtype) if adj.dtype == jnp.float32 else adj
         return cut * b * jnp.cos(a), adj * jnp.sin(a)
+
+
+def test_a_loss_of_several_elements_is_their_sum() -> None:
+    params = {"a": np.array([[1.0, -2.0, 3.0]]), "b": np.array([[0.5, 1.0, 2.0]])}
+
+    def shaped(graph: ExpressionGraph) -> mgraph.Node:
+        return mgraph.flatten(OnePercentOff(*(graph.param(name, (1, 3)) for name in params)))
+
+    loss, checks = check_loss(shaped, params)
+    assert loss == pytest.approx(np.sum(np.sin(params["a"]) * params["b"]))
+    assert [check.gradient for check in checks if check.name == "b"] == pytest.approx([np.sin(2.0)])
+    with pytest.raises(ArgumentError, match=r"check_loss: expected a function that returns .*, got \["):
+        check_loss(lambda graph: [shaped(graph)], params)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 import mgraph
 import mgraph.gradcheck.compiler.check as compiled
-from mgraph import UnaryNodeOp
+from mgraph import ShapeError, UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import CompiledReport, CompiledRow, check_compiled
 from mgraph.gradcheck.references.numpy_primitives import NoReferenceError
@@ -185,6 +185,12 @@ def test_many_examples_of_a_case() -> None:
     assert all(len(set(row.ravel().round(6))) == 6 for row in grid) and np.abs(grid).min() > 0.09
     assert not np.array_equal(np.argsort(grid[0], None), np.argsort(grid[1], None))
     assert (np.diff(offsets.astype(int)) >= 0).all() and (offsets[:, -1] == 7).all()
+
+
+@pytest.mark.parametrize("domain", ["real", "distinct"])
+def test_values_that_do_not_fit_into_memory(domain: str) -> None:
+    with pytest.raises(ShapeError, match="drawn values: float64 of shape .* GiB, more than is available"):
+        Case((1 << 50,), domain=domain).values()
 
 
 def test_an_operator_without_cases_fails(monkeypatch: pytest.MonkeyPatch) -> None:

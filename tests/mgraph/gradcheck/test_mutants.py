@@ -212,6 +212,19 @@ def test_a_rule_that_is_wrong_is_not_mutated() -> None:
     assert not wrong.ok and not broken.ok
 
 
+def test_a_right_rule_at_a_kink_is_not_called_wrong(tmp_path) -> None:
+    text = "import jax.numpy as jnp\nfrom mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n"
+    for name, slope in (("Right", 0), ("Wrong", 1.5)):
+        text += f"class {name}Op(UnaryNodeOp):\n    type = '{name}'\n"
+        text += "    cases = (Case((8,), domain='mask'),)\n"
+        text += "    def forward_ops(self, x): return jnp.maximum(x, 0)\n"
+        text += f"    def backward_ops(self, adj, val, x): return (adj * jnp.where(x > 0, 1, {slope}),)\n"
+    (tmp_path / "kink_ops.py").write_text(text)
+    right, wrong = check_mutants(module=str(tmp_path / "kink_ops.py")).rows
+    assert right.verdict == "8: at a kink, which no derivative judges; a Convention does"
+    assert wrong.verdict == "8: the rule itself is wrong: jax, differences"
+
+
 def test_a_rule_of_one_number_or_that_gives_no_gradients_is_examined(tmp_path) -> None:
     text = "import numpy as np\nfrom mgraph import UnaryNodeOp\nfrom mgraph.cases import Case\n"
     for name, takes, gives in (

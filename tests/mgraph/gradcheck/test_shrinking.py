@@ -238,6 +238,8 @@ def test_data_for_json_has_no_numbers_that_are_not_finite() -> None:
 def test_what_is_right_or_cannot_be_made_again(graph: mgraph.ExpressionGraph) -> None:
     report = check_gradients(Mended, (2, 3), (2, 3))
     assert smallest_failure(report) is None
+    with pytest.raises(ArgumentError, match="expected witnesses among jax, .*, got 'difference'"):
+        smallest_failure(report, witnesses="difference")
     assert report.checks[0].example is not None and shrink(report.checks[0].example) is None
     node = Stretched(graph.param("a", (3, 4)), graph.param("b", (1, 4)))
     with pytest.raises(GraphError, match="expected a report on a node class or on a function"):

@@ -317,6 +317,9 @@ def test_cotangents_of_the_user() -> None:
         check_gradients(Doubled, (2, 3), cotangents=np.ones(3))
     with pytest.raises(mgraph.ArgumentError, match="cotangents"):
         check_gradients(Doubled, (2, 3), cotangents="some")
+    for bad in (np.nan, np.inf, 1j):
+        with pytest.raises(mgraph.ArgumentError, match="cotangents: expected finite real numbers, got "):
+            check_gradients(Doubled, (2, 3), cotangents=np.full((2, 3), bad))
 
 
 def test_the_short_form_asks_for_first_derivatives() -> None:

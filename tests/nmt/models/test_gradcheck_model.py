@@ -328,6 +328,8 @@ def test_arguments_that_cannot_be(model: Model) -> None:
         check_model_gradients(model, [])
     with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
         check_model_gradients(model, PAIRS, label_smoothing=2)
+    with pytest.raises(ArgumentError, match="label_smoothing must be a number, got 'a' of type str"):
+        check_model_gradients(model, PAIRS, label_smoothing="a")
     with pytest.raises(
         ArgumentError, match="expected a model, as nmt.load_model returns it, got 'model.npz'"
     ):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nmt
+from mgraph import ArgumentError
 from nmt.settings.training import Extras
 from nmt.training.curves import CurvesError
 from nmt.training.reports import Reports
@@ -72,3 +73,18 @@ def test_what_is_no_log_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text("")
     with pytest.raises(CurvesError, match="has no figures"):
         nmt.Curves.read(path)
+
+
+def test_what_cannot_be_read_or_drawn_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    with pytest.raises(ArgumentError, match="expected the path of a file, got a NoneType"):
+        nmt.Curves.read(None)
+    path.write_text('{"kind": "train", "update": 18446744073709551616, "cost": 2.0}\n')
+    with pytest.raises(CurvesError, match="line 1: expected a line of --log-json, got "):
+        nmt.Curves.read(path)
+    path.write_text('{"kind": "train", "update": 1, "epoch": 2.0}\n')
+    curves = nmt.Curves.read(path)
+    with pytest.raises(CurvesError, match="no cost, learning rate or metric .* to draw; there are epoch$"):
+        curves.plot()
+    with pytest.raises(CurvesError, match="names: expected a list of names of figures, got 'epoch'"):
+        curves.plot("epoch")
