@@ -96,6 +96,10 @@ class PostProcess(Layer):
 
 
 def _check(option: str, operations: str, known: str) -> None:
+    if not isinstance(operations, str):
+        raise UnsupportedOptionError(
+            f"{option}: expected a string of the operations {', '.join(known)}, got {operations!r}"
+        )
     unknown = [letter for letter in operations if letter not in known]
     if unknown:
         raise UnsupportedOptionError(

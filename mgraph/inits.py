@@ -132,8 +132,10 @@ class Fixed(Initializer):
 def _holds_real_numbers(array: np.ndarray) -> bool:
     if array.dtype == object:  # such as Python ints beyond 64 bits
         return all(isinstance(number, numbers.Real) for number in array.flat)
-    # Types beyond numpy's own, such as bfloat16, have other kinds.
-    return array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)
+    # Types beyond numpy's own, such as bfloat16 and int4, have other kinds.
+    return array.dtype.kind in "biuf" or any(
+        jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)
+    )
 
 
 @dataclass(frozen=True)

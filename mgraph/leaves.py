@@ -208,12 +208,17 @@ class ParamNode(Node):
         ``ElementTypeError`` for fractions where the parameter holds integers, and for integers that it
         cannot hold.
         """
-        refuse_traced(f"parameter {self.name!r}", value)
-        array = value if isinstance(value, jax.Array) else as_array(f"parameter {self.name!r}", value)
-        self.check_value(array)
+        self._value, self._seen = self._fitting(f"parameter {self.name!r}", value), True
+
+    def _fitting(self, what: str, value: ArrayLike) -> jax.Array:
+        """The user's array ``what`` on the graph's device, in the element type of the parameter;
+        ``ShapeError`` or ``ElementTypeError`` if it does not fit."""
+        refuse_traced(what, value)
+        array = value if isinstance(value, jax.Array) else as_array(what, value)
+        check_value(what, self.spec, array)
         if array.dtype != self.value_type.dtype:
             array = np.asarray(array).astype(self.value_type.dtype)
-        self._value, self._seen = self._on_device(array), True
+        return self._on_device(array)
 
     def check_value(self, array: Any) -> None:
         """``ShapeError`` or ``ElementTypeError`` if the value does not fit."""
@@ -244,16 +249,14 @@ class ParamNode(Node):
         with jax.enable_x64(self.value_type.is_wide):
             return jnp.zeros(self.shape, self.value_type.dtype)
 
-    def set_grad(self, gradient: jax.Array | None) -> None:
-        """Replace the accumulated gradient; ``None`` stands for zero. ``ShapeError`` for another shape."""
-        if gradient is not None and np.shape(gradient) != self.shape:
-            raise ShapeError(
-                f"the gradient of {self.name!r} has its shape, {self.shape}; got {np.shape(gradient)}"
-            )
+    def set_grad(self, gradient: ArrayLike | None) -> None:
+        """Replace the accumulated gradient; ``None`` stands for zero. ``ShapeError`` for another shape,
+        ``ElementTypeError`` for anything but real numbers."""
         accumulated = self.graph.params().accumulated
-        accumulated.pop(self.name, None)
-        if gradient is not None:
-            accumulated[self.name] = gradient
+        if gradient is None:
+            accumulated.pop(self.name, None)
+        else:
+            accumulated[self.name] = self._fitting(f"the gradient of parameter {self.name!r}", gradient)
 
 
 class Parameters(Mapping[str, ParamNode]):

@@ -8,6 +8,7 @@ import sys
 from typing import NamedTuple
 
 from .errors import ArgumentError
+from .files.paths import path_text
 
 GENERAL = "mgraph"
 VALID = "mgraph.valid"
@@ -58,7 +59,8 @@ def create_loggers(
 
     ``valid_log``: a file for the lines of the logger ``valid``. ``log_level``: the lowest severity to log,
     ``trace`` to ``off``. A second call replaces the handlers of the first. ``ArgumentError`` for an unknown
-    level, ``OSError`` for a file that cannot be written. Source: Marian, ``createLoggers``.
+    level and for what is no path, ``OSError`` for a file that cannot be written. Source: Marian,
+    ``createLoggers``.
     """
     if log_level not in LEVELS:
         raise ArgumentError(f"expected a log_level of {', '.join(LEVELS)}, got {log_level!r}")
@@ -77,4 +79,4 @@ def create_loggers(
 
 
 def _file(path: Path) -> logging.Handler:
-    return logging.FileHandler(path, encoding="utf-8", errors="surrogateescape")
+    return logging.FileHandler(path_text(path), encoding="utf-8", errors="surrogateescape")

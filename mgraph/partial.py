@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -26,6 +27,8 @@ from .types import Type
 
 MOST_FUNCTIONS = 64
 """How many combinations of sizes a ``PartialFunction`` keeps; it forgets the least recently used."""
+_RECORDING = threading.RLock()
+"""Held while one is looked up or recorded: calls from several threads would record on each other's tapes."""
 
 
 class PartialShape(tuple[int, ...]):
@@ -78,6 +81,13 @@ class PartialShape(tuple[int, ...]):
 class Recorder(Protocol):
     """What a graph must offer so that functions can be recorded aside."""
 
+    strict_broadcasting: bool
+
+    @property
+    def derivatives(self) -> str: ...
+
+    def is_inference(self) -> bool: ...
+
     def aside(self) -> AbstractContextManager[None]: ...
 
     def input(self, name: str, shape: Any, type: Any = None) -> Any: ...
@@ -110,10 +120,12 @@ class PartialFunction:
             ) from None
         except ValueError:  # the function has no signature
             pass
-        self._known: OrderedDict[tuple[Shape, ...], Function] = OrderedDict()
+        self._known: OrderedDict[tuple[tuple[Shape, ...], Any], Function] = OrderedDict()
+        """The functions by the shapes and the graph's settings that they were recorded with."""
 
     def specialize(self, shapes: Mapping[str, Shape]) -> Function:
-        """The function for inputs of these shapes, recorded if it is not yet known.
+        """The function for inputs of these shapes, recorded if it is not yet known for the graph's present
+        settings: inference, rule set and strict broadcasting.
 
         ``ShapeError`` for a shape that does not fit, ``GraphError`` for inputs that are missing or unknown,
         and the errors of the operators.
@@ -125,13 +137,15 @@ class PartialFunction:
         for name, (partial, _) in self.inputs.items():
             if not partial.compatible(shape := as_shape(shapes[name])):
                 raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {shape}")
-        key = tuple(as_shape(shapes[name]) for name in self.inputs)
-        if key not in self._known:
-            self._known[key] = self._recorded(key)
-            if len(self._known) > MOST_FUNCTIONS:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return self._known[key]
+        sizes, graph = tuple(as_shape(shapes[name]) for name in self.inputs), self._graph
+        key = sizes, (graph.is_inference(), graph.derivatives, graph.strict_broadcasting)
+        with _RECORDING:
+            if key not in self._known:
+                self._known[key] = self._recorded(sizes)
+                if len(self._known) > MOST_FUNCTIONS:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(key)
+            return self._known[key]
 
     def _recorded(self, shapes: tuple[Shape, ...]) -> Function:
         with self._graph.aside():
@@ -155,7 +169,8 @@ class PartialFunction:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}{list(shape)}" for name, (shape, kind) in self.inputs.items())
-        return f"PartialFunction(({inputs}); recorded for {len(self._known)} combinations of sizes)"
+        count = len({sizes for sizes, _ in self._known})
+        return f"PartialFunction(({inputs}); recorded for {count} combinations of sizes)"
 
 
 def _shapes_of(arrays: Mapping[str, Any]) -> dict[str, Shape]:

@@ -148,8 +148,10 @@ class SavedFunction:
         """This function with another value for a parameter, of the parameter's shape and element type."""
         if not isinstance(name, str) or name not in self.signature.parameters:
             raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
-        fit = fitting(f"parameter {name!r}", value, self.signature.parameters[name])
-        return SavedFunction(self.signature, self._program, self._values | {name: fit}, self.seed)
+        with jax.enable_x64(self.signature.wide):
+            fit = fitting(f"parameter {name!r}", value, self.signature.parameters[name])
+            values = self._values | {name: jax.numpy.array(fit)}
+        return SavedFunction(self.signature, self._program, values, self.seed)
 
     def __repr__(self) -> str:
         return f"SavedFunction(inputs={self.inputs}, {len(self.parameters)} parameters)"

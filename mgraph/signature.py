@@ -110,7 +110,9 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     """``value`` as an array, checked for shape and element type; Python numbers are converted to the type."""
     if is_node(value):
         raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
-    if not hasattr(value, "shape"):
+    if isinstance(value, jax.ShapeDtypeStruct):
+        raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
+    if not hasattr(value, "dtype"):
         value = as_array(what, value)
         weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
         if weak:

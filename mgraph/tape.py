@@ -86,7 +86,7 @@ class Tape(Generic[N]):
 
     __slots__ = (
         "__weakref__", "argument", "captured", "closed", "debugged", "graph_ref", "inputs", "nodes",
-        "not_roots", "observers", "overrides", "parent", "random", "ref", "rows",
+        "not_roots", "observers", "overrides", "parent", "random", "ref", "rewritings", "rows",
         "seen", "strict", "without_rule",
     )  # fmt: skip
 
@@ -111,6 +111,8 @@ class Tape(Generic[N]):
         self.without_rule: list[N] = []
         """Nodes of differentiable classes without a rule."""
         self.captured: dict[int, tuple[N, N]] = {}
+        self.rewritings = 0
+        """How often the nodes were rewritten, which may leave their number as it is."""
         self.closed = False
         """Whether the graph was cleared, or the loop of this body is complete."""
 

@@ -6,6 +6,7 @@ import builtins
 import enum
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -74,8 +75,8 @@ def as_type(value: Any) -> Type:
     if type(value) is Type:
         return value
     try:
-        if value is None:
-            raise TypeError  # numpy would read None as float64
+        if value is None or isinstance(value, jax.Array):
+            raise TypeError  # numpy would read None as float64, and JAX an array as its type
         return _BY_DTYPE[jnp.dtype(value)]
     except (TypeError, KeyError):
         names = ", ".join(t.value for t in Type)

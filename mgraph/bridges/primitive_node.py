@@ -20,8 +20,8 @@ ELEMENTWISE = frozenset(
     """
     abs acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz cos cosh digamma div
     eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac integer_pow is_finite
-    le le_to lgamma log log1p logistic lt lt_to max min ne nextafter not or polygamma population_count pow
-    regularized_incomplete_beta rem round rsqrt select_n shift_left shift_right_arithmetic
+    le le_to lgamma log log1p log2 logistic lt lt_to max min ne nextafter not or polygamma population_count
+    pow regularized_incomplete_beta rem round rsqrt select_n shift_left shift_right_arithmetic
     shift_right_logical sign sin sinh sqrt square tan tanh xor zeta
     """.split()
 )
@@ -49,6 +49,10 @@ _SCATTERS = {
 
 IMPLIED = ("update_jaxpr", "update_consts")
 """Parameters of primitives that the other parameters and the children imply."""
+TYPED = "call_hi_primitive"
+"""The primitive whose parameter fixes the result's type for its operands, yet equals that for others."""
+OPERANDS = "operands"
+"""The types of such operands among a node's ``params``, for a node of other operands to be unequal."""
 
 
 class PrimitiveNodeOp(NaryNodeOp):
@@ -70,7 +74,7 @@ class PrimitiveNodeOp(NaryNodeOp):
     def forward_ops(self, *values: Any) -> Any:
         if self.primitive.name in ELEMENTWISE:
             values = tuple(jnp.broadcast_arrays(*values))
-        result = applied(self.primitive, values, dict(self.params))
+        result = applied(self.primitive, values, {k: v for k, v in self.params if k != OPERANDS})
         return tuple(result) if self.primitive.multiple_results else result
 
 
@@ -98,7 +102,8 @@ def apply_primitive(
     primitive: core.Primitive, children: list[Node], params: dict[str, Any], base: type[PrimitiveNodeOp]
 ) -> list[Node]:
     """The results of a primitive on nodes, as nodes."""
-    fields = tuple(sorted(_plain(children, params).items()))
+    typed = {OPERANDS: tuple(child.spec for child in children)} if primitive.name == TYPED else {}
+    fields = tuple(sorted({**_plain(children, params), **typed}.items()))
     return parts(_class_of(primitive, base)(*children, params=fields))
 
 

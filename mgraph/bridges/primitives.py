@@ -29,7 +29,7 @@ from ..shape import Shape
 from ..types import as_type
 from .calls import ClosedJaxpr, parts_of_scan
 from .equations import JAX_FOLDER, Equation, Result, Rule, Spread, whole
-from .primitive_node import ELEMENTWISE, OTHERS
+from .primitive_node import ELEMENTWISE, OTHERS, TYPED
 
 # ---------------------------------------------------------------- element by element
 
@@ -155,6 +155,12 @@ def _iota(equation: Equation) -> Result:
     sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
     numbers = np.arange(shape[axis]).astype(equation.params["dtype"]).reshape(sizes)
     return Spread(equation.walk.constant(numbers), shape)
+
+
+def _empty(equation: Equation) -> Result:
+    """Zeros, where JAX leaves the numbers open."""
+    shape = tuple(equation.out.shape)
+    return Spread(equation.walk.constant(np.zeros((1,) * len(shape), equation.out.dtype)), shape)
 
 
 # ---------------------------------------------------------------- along axes
@@ -284,7 +290,7 @@ WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_c
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys((*OTHERS, "call_hi_primitive"), _node_of_its_own),
+    **dict.fromkeys((*OTHERS, TYPED), _node_of_its_own),
     **dict.fromkeys(("cond", "while"), Equation.as_call),
     **dict.fromkeys(("jit", "pjit", "remat", "remat2", "checkpoint", "composite"), _inlined("jaxpr")),
     **dict.fromkeys(("closed_call", "core_call"), _inlined("call_jaxpr")),
@@ -311,6 +317,7 @@ RULES: dict[str, Rule] = {
     "tile": _tile,
     "unstack": _unstack,
     "split": _split,
+    "empty": _empty,
     "iota": _iota,
     "reduce_sum": _reduction(sum_along),
     "reduce_prod": _reduction(prod),

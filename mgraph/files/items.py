@@ -147,7 +147,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = os.path.realpath(path_text(path))
     refuse_folder(path)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
+    begin = os.fsdecode(os.fsencode(name)[:200])  # the system counts bytes, not characters
+    temporary = os.path.join(folder, f".{begin}.{secrets.token_hex(8)}")
     try:
         if is_special(path):
             with open(path, "wb") as file:

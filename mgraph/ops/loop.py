@@ -106,7 +106,8 @@ class Loop:
         for i, (head, *children) in enumerate(self.rows):
             if not _is_plain_product(head, self.rule_set) or head.trans_a:
                 continue
-            if children[0] not in fixed and children[1] in fixed:
+            # A bias must be fixed, too: the product after the loop takes its value.
+            if children[0] not in fixed and fixed.issuperset(children[1:]):
                 chosen = tuple(k in fixed and self.flags[k] for k in children)
                 if self.flags[i] and any(chosen):
                     found[i] = chosen

@@ -99,6 +99,8 @@ class CSRDotNodeOp(FloatNodeOp):
     def _ends(self, indices: Array, offsets: Array) -> tuple[Array, Array]:
         """For each entry, the position in the result and the position in D that it connects."""
         indices, offsets = as_positions(indices), as_positions(offsets)
+        # JAX would count a negative column from the end.
+        indices = jnp.where(indices < 0, self.sparse_shape[1], indices)
         # An entry's row is the number of rows that end before it.
         ends = jnp.zeros(indices.shape, jnp.int32).at[offsets[1:]].add(1, mode="drop")
         rows = jnp.cumsum(ends)

@@ -110,12 +110,15 @@ class Optimizer(ABC):
         cost: the value of the top node, for optimizers that need it (``needs_cost``).
         Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
         reading the norm, ``float(norm)``, or a parameter does. ``GraphError`` before ``backward()``,
-        ``ArgumentError`` if a needed cost is missing.
+        ``ArgumentError`` if a needed cost is missing, or if ``learn_rate`` is no number of at least 0.
         """
         if not isinstance(graph, ExpressionGraph):
             raise ArgumentError(f"expected update(graph), got {described(graph)}{here()}")
         if cost is None and self.needs_cost:
             raise ArgumentError(f"{self} needs the cost: expected update(graph, cost=top.val()), got no cost")
+        rate: Any = self.learn_rate
+        if not (isinstance(rate, jax.Array) and rate.shape == ()):  # reading one would wait for the device
+            rate = setting("learning rate", rate)
         nodes = graph.params().trainable()
         if not nodes:
             raise GraphError("the graph has no trainable parameters to update")
@@ -133,7 +136,7 @@ class Optimizer(ABC):
                     f"the trainable parameters changed since the first update: {', '.join(changed)}; "
                     "call reset() to start with fresh moments"
                 )
-            rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
+            rate = jnp.asarray(rate, jnp.float64 if wide else jnp.float32)
         updated, self._state, norm = update(params, gradients, self._state, rate, cost)
         for name, value in updated.items():
             nodes[name].assigned(value)
@@ -198,9 +201,10 @@ class OptimizerUpdatePlan(Plan, by_key=["optimizer"]):
         return f"{self.optimizer} update of {len(self.specs)} parameters"
 
     def __call__(self, params: Any, gradients: Any, state: Any, rate: Any, cost: Any) -> tuple[Any, Any, Any]:
+        gradients = _wider(gradients)
         norm = optax.tree.norm(gradients)
         total = None if cost is None else jnp.sum(cost)
-        moves, state = self.optimizer.moves(_wider(gradients), state, _wider(params), rate, total)
+        moves, state = self.optimizer.moves(gradients, state, _wider(params), rate, total)
         return moved(params, moves), state, norm
 
 

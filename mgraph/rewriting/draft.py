@@ -218,6 +218,7 @@ class Draft:
         tape.inputs[:] = [i for i, row in enumerate(rows) if row[0] is INPUT]
         tape.random[:] = [n.id for n in nodes if not n.children and rows[n.id][0] is not INPUT]
         tape.overrides = {node.id: flag for node, flag in overrides.items()}
+        tape.rewritings += 1
         absorbed = [n for n in self._alive if n.children and n not in self.users]
         tape.not_roots = {n.id for n in chain(not_roots, absorbed)}
         tape.seen.clear()

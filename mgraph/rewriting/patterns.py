@@ -368,9 +368,10 @@ class Constant(Pattern):
 def known_value(node: Node) -> np.ndarray | None:
     """The value of a constant that cannot change; ``None`` for any other node.
 
-    A named constant may be the input of a function, and a constant whose value was set may be set again.
+    A named constant may be the input of a function, a constant whose value was set may be set again, and of a
+    constant that was made trainable the gradient is wanted.
     """
-    if type(node) is not ConstantNode or node.array is None or node.name != "none":
+    if type(node) is not ConstantNode or node.array is None or node.name != "none" or node.trainable:
         return None
     return None if node.array.flags.writeable else node.array
 

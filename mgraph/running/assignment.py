@@ -94,9 +94,11 @@ VIEWS = (SliceViewNodeOp, ReshapeNodeOp, TransposeNodeOp, ReverseNodeOp)
 
 
 def _parameter_below(tape: Tape[Node], target: Any) -> ParamNode:
-    """The parameter that a target is, or is a part of."""
+    """The parameter that a target is, or is a part of; ``GraphError`` for a part recorded before
+    ``graph.clear()``."""
     node = target
     while isinstance(node, VIEWS):
+        node.tape()
         node = node.child(0)
     if not isinstance(node, ParamNode) or node.graph.tape is not tape:
         raise ArgumentError(

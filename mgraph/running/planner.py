@@ -179,6 +179,7 @@ class Planner:
         state = (
             [*spans],
             len(tape.nodes),
+            tape.rewritings,
             [*tape.overrides.items()],
             [*tape.not_roots],
             [n.id for n in tape.debugged],

@@ -23,7 +23,7 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.extend.core import get_opaque_trace_state
 
-from ..arrays import whole
+from ..arrays import described, whole
 from ..device import check_process, platform_of
 from ..errors import ArgumentError, GraphError
 from ..places import here
@@ -395,8 +395,11 @@ def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False
 
     device: receives arguments that are not on a device yet; ``None`` for JAX's default device. wide: whether
     there are 64-bit types. ``DeviceError`` in a fork of a process in which JAX ran: no program can run there.
-    ``GraphError`` inside a transformation of JAX, before anything that JAX traces is kept.
+    ``GraphError`` inside a transformation of JAX, before anything that JAX traces is kept; ``ArgumentError``
+    for anything but a plan.
     """
+    if not isinstance(plan, Plan):
+        raise ArgumentError(f"compiled expects a plan, got {described(plan)}{here()}")
     _refuse_transformations(plan)
     return Compiled(PROGRAMS.get(plan.key, plan, device=device, wide=wide, donated=plan.donated), plan)
 

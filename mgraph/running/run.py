@@ -63,6 +63,8 @@ class Run:
         self._segments: list[Segment] = []
         self._values: dict[int, Any] = {}
         self._gradients: dict[int, Any] | None = None
+        self._computed_by: tuple[str, bool] | None = None
+        """The rule set that the gradients were computed by, and whether they were watched."""
         self._watched: tuple[tuple[int, ...], Any] | None = None
         """Nodes and whether their gradients are finite, if that is watched."""
         self._top: int | None = None
@@ -136,7 +138,9 @@ class Run:
             self._segments = before
 
     def forget_gradients(self) -> None:
-        """Drop gradients computed ahead of ``backward()``, because a node's trainability has changed."""
+        """Drop gradients computed ahead of ``backward()``, because a node's trainability has changed; those
+        that ``backward()`` has returned stay."""
+        self._reverse = None  # it knows which nodes were trainable
         if not self._claimed:
             self._gradients = None
 
@@ -227,7 +231,7 @@ class Run:
         return Interpreter(
             self._tape.structure(),
             partial(self._leaf_values.value, leaves),
-            settings.derivatives,
+            self._computed_by[0] if self._computed_by else settings.derivatives,
             settings.device,
             self._values,
             clip_value,
@@ -249,7 +253,7 @@ class Run:
                 "graph.clear() starts a new graph"
             )
         first = self._segments[0]
-        if self._gradients is None or clip_value:
+        if self._gradients is None or clip_value or self._computed_by != self._present_rules():
             if first.ran and first.program is not None and len(self._segments) == 1:
                 first.program.backward_follows = True
             self._run_joint(clip_value)
@@ -297,8 +301,13 @@ class Run:
             s.ran = True
         self._gradients = dict(zip(prepared.trained, results.gradients, strict=True))
         self._gradients.update((ids[i], probe) for i, probe in results.probes.items())
+        self._computed_by = self._present_rules()
         self._watched = None if results.finite_gradients is None else (ids, results.finite_gradients)
         self._check_values(prepared, results)
+
+    def _present_rules(self) -> tuple[str, bool]:
+        """The settings that gradients depend on; they may change between a value and ``backward()``."""
+        return self._settings.derivatives, self._settings.throw_nan
 
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (
         lambda g: layers.RNN(layers.GRU, "r", 1, 6, skip=True, skip_first=True),
         "layer 1 of the RNN adds .* 'r' has an input of 1 features, and a state of 6",
+    ),
+    (
+        lambda g: layers.EncoderLayer("e", replace(SMALL, postprocess=None), 1),
+        "transformer-postprocess: expected a string of the operations d, a, h, n, r, got None",
     ),
     (lambda g: layers.LayerNorm("n", 8, "", 1e-6), "config of 'n': expected a NormConfig, got 1e-06"),
     (lambda g: layers.EncoderLayer("e", 16, 1), "config of 'e.*': expected a TransformerConfig, got 16"),

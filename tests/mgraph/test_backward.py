@@ -13,6 +13,7 @@ from mgraph import (
     ElementTypeError,
     ExpressionGraph,
     GraphError,
+    NonFiniteError,
     ShapeError,
     UnaryNodeOp,
     inits,
@@ -120,10 +121,15 @@ def test_a_gradient_has_the_shape_of_its_parameter(graph: ExpressionGraph) -> No
     a = graph.param("a", (2, 3))
     mgraph.sum(mgraph.flatten(a))
     graph.backprop()
-    with pytest.raises(ShapeError, match=r"the gradient of 'a' has its shape, .*got \(1, 1\)"):
+    with pytest.raises(ShapeError, match=r"the gradient of parameter 'a' has shape \(2, 3\), .* \(1, 1\)"):
         a.set_grad(np.ones((1, 1), np.float32))
+    with pytest.raises(ElementTypeError, match="the gradient of parameter 'a' holds float32"):
+        a.set_grad(np.full((2, 3), "1"))
     a.set_grad(2 * a.grad())
     np.testing.assert_array_equal(a.grad(), np.full((2, 3), 2))
+    a.set_grad([[1, 2, 3]] * 2)
+    graph.backprop(reset=False)
+    np.testing.assert_array_equal(a.grad(), [[2, 3, 4]] * 2)
 
 
 def test_a_parameter_that_exists_can_be_fixed(graph: ExpressionGraph) -> None:
@@ -239,6 +245,39 @@ def test_freezing_between_a_value_and_backward_counts() -> None:
             square.set_trainable(False)
         graph.backward()
         np.testing.assert_allclose(a.grad(), [0.0, 0.0] if frozen else [6.0, 6.0])
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_settings_between_a_value_and_backward_count(watch: bool) -> None:
+    for later in (False, True):  # the first round teaches that backward follows the value
+        graph = ExpressionGraph()
+        x = graph.param("x", (2,), inits.from_value(0 if watch else 4))
+        same = mgraph.reshape(x, (2, 1))
+        top = mgraph.sqrt(mgraph.max(same))
+        graph.forward()
+        assert top.scalar() == (0 if watch else 2)
+        if later and watch:
+            graph.set_throw_nan()
+            with pytest.raises(NonFiniteError, match="gradient of max"):
+                graph.backward()
+        else:
+            graph.derivatives = "jax" if later else "rules"
+            graph.backward()
+            graph.derivatives = "rules"  # too late
+            expected = np.inf if watch else 0.125 if later else 0.25
+            np.testing.assert_allclose(x.grad(), [expected] * 2)
+            np.testing.assert_allclose(same.grad(), [[expected]] * 2)
+
+
+def test_a_node_trained_after_backward_has_its_gradient(graph: ExpressionGraph) -> None:
+    c, w = graph.constant((2,), inits.from_value(3)), graph.param("w", (2,), inits.ones())
+    scaled = c * 2.0
+    product = scaled * w
+    graph.backprop()
+    np.testing.assert_allclose(product.grad(), [1.0, 1.0])
+    c.set_trainable(True)
+    np.testing.assert_allclose(scaled.grad(), [1.0, 1.0])
+    np.testing.assert_allclose(c.grad(), [2.0, 2.0])
 
 
 def test_integers_are_not_trained(graph: ExpressionGraph) -> None:

@@ -77,6 +77,7 @@ def test_equal_functions_share_a_program() -> None:
 def test_arguments_are_checked_before_anything_runs(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
+    np.testing.assert_array_equal(f(memoryview(X)), f(X))
     with pytest.raises(ShapeError, match=r"'x' has shape \(4, 3\), got \(3, 4\)"):
         f(X.T)
     with pytest.raises(ElementTypeError, match="'x' has element type float32, got float64"):

@@ -7,6 +7,7 @@ import math
 import pickle
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -31,6 +32,7 @@ def test_fixed_values() -> None:
     table = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(value(inits.from_tensor(table), (2, 3)), table)
     np.testing.assert_array_equal(value(inits.from_item(table), (2, 3)), table)
+    np.testing.assert_array_equal(value(inits.from_vector(jnp.array([1, -2], "int4")), (2,)), [1, -2])
 
 
 @pytest.mark.parametrize(

@@ -469,6 +469,8 @@ def test_shapes_are_of_whole_numbers(graph: ExpressionGraph, sizes: Any) -> None
 def test_a_random_key_is_no_array(graph: ExpressionGraph) -> None:
     with pytest.raises(ArgumentError, match=r"inits\.from_vector takes an array, got an array of .*key<fry>"):
         inits.from_vector(jax.random.key(0))
+    with pytest.raises(ElementTypeError, match="expected an element type .*, got Array"):
+        graph.constant((2,), None, jax.random.key(0))
 
 
 def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionGraph) -> None:
@@ -479,6 +481,9 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: mgraph.Adam(0.1).update(x), r"expected update\(graph\), got ParamNode"),
         (lambda: mgraph.optimizer_from_options("adam"), "expected options, .*, got 'adam'"),
         (lambda: f.pure(np.ones((2, 2))), "pure expects a dictionary of parameters first, got an array"),
+        (lambda: f(jax.ShapeDtypeStruct((2, 2), np.float32)), "input 'i' takes an array, got ShapeDtypeStr"),
+        (lambda: mgraph.compiled(None), "compiled expects a plan, got None"),
+        (lambda: mgraph.create_loggers(log=3), "expected the path of a file, got an int"),
         (lambda: f.save(None), "expected the path of a file, got a NoneType"),
         (lambda: mgraph.load_function(None), "expected the path of a file, got a NoneType"),
         (lambda: graph.partial_function(f, [(-1, 2)]), r"argument: shape, .* and \[\(-1, 2\)\] of type list"),

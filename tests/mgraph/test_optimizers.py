@@ -158,6 +158,11 @@ def test_mistakes() -> None:
     optimizer = Adam(0.1)
     mgraph.square(p)
     graph.backprop()
+    for later in ("0.1", -1, np.nan, np.ones(2)):
+        optimizer.learn_rate = later  # type: ignore[assignment]
+        with pytest.raises(ArgumentError, match="expected a learning rate of at least 0"):
+            optimizer.update(graph)
+    optimizer.learn_rate = 0.1
     optimizer.update(graph)
     graph.param("q", (1,), inits.ones())
     with pytest.raises(GraphError, match="changed since the first update: q"):
@@ -260,6 +265,13 @@ def test_sixteen_bit_parameters_without_gradient_stay_finite(make, type_: str) -
     make(0.125).update(graph)
     assert w.val().dtype == type_
     np.testing.assert_allclose(np.asarray(w.val(), np.float32), [1.0, 0.875])
+
+
+def test_the_norm_of_sixteen_bit_gradients_does_not_overflow(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (1000,), inits.zeros(), "float16")
+    mgraph.sum(w * 100.0)
+    graph.backprop()
+    assert float(Sgd(0.001).update(graph)) == pytest.approx(100 * 1000**0.5)
 
 
 def test_optimizers_of_marians_options() -> None:

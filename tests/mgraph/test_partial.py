@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
+
 import jax
 import numpy as np
 import pytest
@@ -59,6 +63,20 @@ def test_one_function_takes_many_sizes(graph: ExpressionGraph) -> None:
     assert "3 combinations" in repr(f)
 
 
+def test_a_size_that_is_known_follows_the_graphs_settings(graph: ExpressionGraph) -> None:
+    def build(x: Node) -> Node:
+        return mgraph.sum(x * graph.param("W", (3,), inits.ones()), -1) * (1 if graph.is_inference() else 2)
+
+    f = graph.partial_function(build, {"x": (-1, 3)})
+    for inference, expected in ((False, 6), (True, 3), (False, 6)):
+        graph.set_inference(inference)
+        np.testing.assert_array_equal(f(np.ones((2, 3), np.float32)), np.full((2, 1), expected))
+    graph.set_strict_broadcasting()
+    with pytest.raises(ShapeError, match="does not broadcast"):
+        f(np.ones((2, 3), np.float32))
+    assert "1 combinations" in repr(f)
+
+
 def test_the_graph_goes_on_as_if_nothing_had_been_recorded(graph: ExpressionGraph) -> None:
     w = graph.param("W", (3, 2))
     loss = mgraph.sum(w * w, (0, 1))
@@ -113,3 +131,17 @@ def test_arguments_that_do_not_fit(graph: ExpressionGraph) -> None:
         f(drawn(2, 3), [[1.0, 2.0]])
     whole = graph.partial_function(lambda i: mgraph.one_hot(i, 3), {"i": ((None,), "uint32")})
     assert whole(np.array([2, 0], np.uint32)).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_threads_record_one_after_the_other(graph: ExpressionGraph) -> None:
+    w, both = graph.param("w", (1, 3), inits.ones()), Barrier(2, timeout=0.2)
+
+    def build(x: Node) -> Node:
+        with suppress(BrokenBarrierError):
+            both.wait()  # passes if another thread records at the same time
+        return mgraph.sum(x * w, (0, 1))
+
+    f = graph.partial_function(build, {"x": (-1, 3)})
+    with ThreadPoolExecutor(2) as pool:
+        sums = list(pool.map(lambda rows: f(np.ones((rows, 3), np.float32)).item(), (1, 2)))
+    assert sums == [3, 6]

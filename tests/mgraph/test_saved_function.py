@@ -151,6 +151,11 @@ def test_parameters_are_replaced_in_a_copy(graph: ExpressionGraph, tmp_path: Pat
         np.testing.assert_array_equal(g.values()["W"], zeros)
     np.testing.assert_array_equal(f(X)[0], before)
     for g in (f, load_function(tmp_path / "f")):
+        given = zeros.copy()
+        replaced = g.replace_parameter("W", given)
+        given += 1
+        np.testing.assert_array_equal(replaced.values()["W"], zeros)
+    for g in (f, load_function(tmp_path / "f")):
         with pytest.raises(ArgumentError, match=r"no parameter 'w'; it has \['W', 'b'\]"):
             g.replace_parameter("w", zeros)
         with pytest.raises(ShapeError, match="parameter 'W' has shape"):

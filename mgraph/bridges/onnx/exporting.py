@@ -24,7 +24,8 @@ from .rows import write_constant, write_rows
 from .writer import Name, Writer
 
 PARAMETERS = "mgraph.parameters"
-"""Key of the metadata that lists which initializers are parameters."""
+"""Key of the metadata that lists which initializers are parameters; an object gives their names as
+parameters where an input, an output or a constant has that name, too."""
 OPSETS = (18, 23)
 EXTERNAL = 1_900_000_000  # bytes; a protocol buffer holds less than 2 GiB
 CHECKED = 1024  # bytes; shapes and axes are constants, too
@@ -138,7 +139,9 @@ class _Export:
         given = {node.id for node in self.inputs.values()}
         held = [n for n in leaves if isinstance(n, ParamNode) and n.id not in given]
         self.writer = Writer(OpenAxes(axes, {size for n in held for size in n.shape}))
-        self.leaves, self.given, self.parameters = leaves, given, [n.name for n in held]
+        self.leaves, self.given = leaves, given
+        self.parameters: dict[Name, str] = {}
+        """The names of parameters by those of their initializers."""
 
     def model(self, opset: int) -> Any:
         w, helper = self.writer, extra("onnx").helper
@@ -162,7 +165,9 @@ class _Export:
         opsets = [helper.make_opsetid("", opset)]
         ir_version = helper.find_min_ir_version_for(opsets)
         model = helper.make_model(body, producer_name="mgraph", opset_imports=opsets, ir_version=ir_version)
-        helper.set_model_props(model, {PARAMETERS: json.dumps(self.parameters)})
+        same = all(initializer == name for initializer, name in self.parameters.items())
+        listed = [*self.parameters] if same else self.parameters
+        helper.set_model_props(model, {PARAMETERS: json.dumps(listed)})
         _check(model)
         return model
 
@@ -192,7 +197,9 @@ class _Export:
             return next(name for name, given in self.inputs.items() if given.id == node.id)
         value = np.asarray(node.leaf_value())
         if isinstance(node, ParamNode):
-            return self.writer.initializer(self.writer.reserve(node.name), value)
+            name = self.writer.reserve(node.name)
+            self.parameters[name] = node.name
+            return self.writer.initializer(name, value)
         return write_constant(self.writer, node, value)
 
 

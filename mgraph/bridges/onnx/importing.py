@@ -67,10 +67,11 @@ def import_onnx(
         return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
 
 
-def _names(listed: str, path: str | os.PathLike[str]) -> set[str]:
-    """The names of parameters, as ``export_onnx`` lists them."""
+def _names(listed: str, path: str | os.PathLike[str]) -> dict[str, str]:
+    """The names of parameters by those of their initializers, as ``export_onnx`` lists them."""
     try:
-        return set(json.loads(listed))
+        found = json.loads(listed)
+        return dict(found) if isinstance(found, dict) else {name: name for name in found}
     except (ValueError, TypeError, RecursionError) as error:
         raise BridgeError(f"import_onnx: {path}: {PARAMETERS}: expected a list of names: {error}") from None
 
@@ -87,17 +88,18 @@ def _loaded(path: str) -> Any:
     return model
 
 
-def _initializer(graph: ExpressionGraph, reader: Reader, tensor: Any, parameters: set[str] | None) -> Any:
+def _initializer(
+    graph: ExpressionGraph, reader: Reader, tensor: Any, parameters: Mapping[str, str] | None
+) -> Any:
     array = reader.onnx.numpy_helper.to_array(tensor)
     kind = as_type(array.dtype)
     if not (kind.is_float and array.ndim if parameters is None else tensor.name in parameters):
         return array
-    known = graph.get(tensor.name)
-    node = graph.param(tensor.name, array.shape, inits.from_tensor(array), kind)
+    name = tensor.name if parameters is None else parameters[tensor.name]
+    known = graph.get(name)
+    node = graph.param(name, array.shape, inits.from_tensor(array), kind)
     if known is not None and not np.array_equal(np.asarray(known.val()), array, equal_nan=kind.is_float):
-        raise BridgeError(
-            f"import_onnx: parameter {tensor.name!r} is in the graph already, with another value"
-        )
+        raise BridgeError(f"import_onnx: parameter {name!r} is in the graph already, with another value")
     return node
 
 

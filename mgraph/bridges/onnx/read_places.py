@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...node import Node
-from ...ops.index import gather, index_select, scatter
+from ...ops.index import gather, index_select, places_along, scatter
 from ...ops.scan import scan
 from ...ops.shape import SliceViewNodeOp, concatenate, reshape, transpose
 from .reader import ReadOperation, ReadRule, Value, narrowed
@@ -144,7 +144,7 @@ def _gather(o: ReadOperation, x: Value, indices: Value) -> Node:
 def _gather_elements(o: ReadOperation, x: Value, indices: Value) -> Node:
     node, chosen, axis = o.node(x), o.node(indices), o.get("axis", 0)
     along = axis % len(node.shape)
-    if all(n == m or i == along for i, (n, m) in enumerate(zip(node.shape, chosen.shape, strict=True))):
+    if _cover(node, chosen, along):
         return gather(node, axis, chosen)
     made: Node = o.jax(lambda v, i: jnp.take_along_axis(v[tuple(map(slice, _kept(i, v, along)))], i, along),
                        node, chosen)  # fmt: skip
@@ -158,7 +158,19 @@ def _kept(indices: Any, x: Any, along: int) -> list[int]:
 def _scatter_elements(o: ReadOperation, x: Value, indices: Value, updates: Value) -> Node:
     if o.get("reduction", "none") != "none":
         raise o.refuse("only overwriting is read")
-    return scatter(o.node(x), o.get("axis", 0), o.node(indices), o.node(updates))
+    node, chosen, axis = o.node(x), o.node(indices), o.get("axis", 0)
+    along = axis % len(node.shape)
+    if _cover(node, chosen, along):
+        return scatter(node, axis, chosen, o.node(updates))
+    made: Node = o.jax(lambda v, i, u: v.at[places_along(i, along)].set(u), node, chosen, updates)
+    return made
+
+
+def _cover(x: Node, indices: Node, along: int) -> bool:
+    """Whether indices span all other axes of ``x``. In ONNX shorter ones select in the first rows only, where
+    ``gather`` and ``scatter`` repeat an index."""
+    sizes = zip(x.shape, indices.shape, strict=True)
+    return all(n == m or i == along for i, (n, m) in enumerate(sizes))
 
 
 def _scan(o: ReadOperation, *values: Value) -> tuple[Node, ...]:

@@ -69,7 +69,8 @@ def _pow(o: ReadOperation, x: Value, exponent: Value) -> Node:
             return power(base, float(whole))
         if whole >= 0 and exponent.ndim <= len(base.shape):
             return o.jax(lambda v: jax.lax.integer_pow(v, whole), base)
-    return o.jax(jnp.power, x, exponent)
+    # In ONNX the power has the type of the base.
+    return o.jax(lambda v, e: jnp.power(v, e).astype(v.dtype), x, exponent)
 
 
 def _clip(o: ReadOperation, x: Value, low: Value = None, high: Value = None) -> Node:

@@ -26,6 +26,9 @@ MAX_FOLDED = 1 << 22
 MAX_SIZES = 64
 """The most elements that an array may have to be taken for a shape."""
 
+DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+"""Operations that draw random numbers, which must not become constants."""
+
 ReadRule = Callable[..., Any]
 
 
@@ -60,6 +63,7 @@ class Reader:
     def _results(self, operation: ReadOperation, inputs: list[Value]) -> list[Value]:
         standard = operation.source.domain in ("", "ai.onnx")
         known = standard and not any(isinstance(value, Node) for value in inputs)
+        known = known and operation.kind not in DRAWS
         if known and not operation.has_graphs and (results := operation.folded(inputs)) is not None:
             return results
         rule = self.rules.get(operation.kind) if standard else None

@@ -424,6 +424,27 @@ def test_arrays_closed_over_become_constants() -> None:
     np.testing.assert_array_equal(y.val(), [8, 26])
 
 
+def test_a_search_in_arrays_of_other_sizes(graph: ExpressionGraph) -> None:
+    for knots, shape in ((4, (2, 3)), (4, (2,)), (9, (2,))):
+        x = np.full(shape, 1.5, np.float32)
+        places = from_jax(
+            graph,
+            jnp.searchsorted,
+            graph.constant((knots,), inits.range(0, knots)),
+            graph.constant(shape, inits.from_tensor(x)),
+        )
+        graph.forward()
+        np.testing.assert_array_equal(places.val(), np.searchsorted(np.arange(knots), x))
+
+
+def test_a_logarithm_to_base_two_and_an_array_without_numbers(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2,), inits.from_vector([4, 8]))
+    y = from_jax(graph, lambda x: jnp.empty((2,)).at[:].set(jnp.log2(x)) + 0 * jnp.empty((2,)), x)
+    graph.backprop()
+    np.testing.assert_allclose(y.val(), [2, 3], rtol=1e-6)
+    np.testing.assert_allclose(x.grad(), [1 / 4 / np.log(2), 1 / 8 / np.log(2)], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "function"),
     {

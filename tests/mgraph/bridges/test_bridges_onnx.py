@@ -206,6 +206,15 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
     chex.assert_trees_all_close(*results, rtol=2e-4, atol=2e-5)
 
 
+def test_a_parameter_with_the_name_of_an_input_comes_back(graph: ExpressionGraph, tmp_path: Path) -> None:
+    x, p = graph.input("x", (2,)), graph.param("x", (2,), inits.from_vector([1, 2]))
+    w = graph.param("w", (2,), inits.from_vector([3, 4]))
+    export_onnx(graph, {"y": x * p, "w": w + p}, {"x": x}, tmp_path / "y.onnx")
+    again = ExpressionGraph()
+    import_onnx(again, tmp_path / "y.onnx", again.ones((2,)))
+    chex.assert_trees_all_close(again.params().vals(), graph.params().vals())
+
+
 # ---------------------------------------------------------------- JAX functions
 
 

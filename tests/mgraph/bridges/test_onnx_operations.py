@@ -124,7 +124,25 @@ READ: dict[str, tuple[list[Any], dict[str, np.ndarray], dict[str, np.ndarray]]] 
         {"x": X},
         {"s": ints(-10), "e": ints(-100), "a": ints(1), "t": ints(-1)},
     ),
+    "few places of each row": (
+        [node("GatherElements", ["x", "i"], ["y"], axis=1)],
+        {"x": X, "i": np.array([[2], [1]], np.int64)},
+        {},
+    ),
+    **{
+        f"writing to {len(places)} of 3 rows": (
+            [node("ScatterElements", ["x", "i", "u"], ["y"], axis=-1)],
+            {"x": X, "i": np.array(places, np.int64), "u": X[: len(places), :1] + 5},
+            {},
+        )
+        for places in ([[2]], [[2], [-1]], [[2], [-1], [0]])
+    },
     "power of integers": ([node("Pow", ["x", "e"], ["y"])], WHOLE, {"e": number(2, np.int32)}),
+    "roots of integers": (
+        [node("Pow", ["x", "e"], ["y"])],
+        {"x": number([4, 10], np.int32)},
+        {"e": number(0.5)},
+    ),
 }
 
 
@@ -153,6 +171,12 @@ def test_an_operation_is_as_in_onnxruntime(graph: ExpressionGraph, name: str, tm
             {"x": X},
             {"p": ints(0, -3, 0, -3)},
             r"Pad .*remove more than the shape \(3, 4\)",
+        ),
+        (
+            [node("RandomNormal", [], ["r"], shape=[3, 4]), node("Add", ["x", "r"], ["y"])],
+            {"x": X},
+            {},
+            "'RandomNormal' .*has no counterpart",
         ),
         ([node("ReduceMean", ["x"], ["y"])], WHOLE, {}, "ReduceMean .*must be of a floating point type"),
     ],

@@ -346,6 +346,12 @@ def test_writing_is_all_or_nothing(path: Path) -> None:
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_any_name_that_the_system_allows_is_written(tmp_path: Path) -> None:
+    for name in ("a" * 251 + ".npz", "я" * 125 + ".npz"):
+        write_npz(tmp_path / name, {"a": np.zeros(1)})
+        assert list(read_npz(tmp_path / name)) == ["a"]
+
+
 def test_permissions_of_a_file_stay(path: Path) -> None:
     path.write_bytes(b"before")
     for mode in (0o600, 0o640, 0o444):

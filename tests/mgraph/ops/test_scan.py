@@ -271,6 +271,16 @@ def test_a_loop_may_change_both_factors_of_a_product(graph: ExpressionGraph) -> 
     assert report.ok and len(report.checks) == 3, report
 
 
+def test_a_loop_may_change_the_bias_of_a_product(graph: ExpressionGraph) -> None:
+    def step(h: mgraph.Node, x: mgraph.Node):
+        return mgraph.tanh(mgraph.affine(h, w, mgraph.sum(h) + x)), ()
+
+    w, xs = graph.param("W", (3, 3), inits.normal()), graph.param("xs", (4, 1, 3), inits.normal())
+    last, _ = scan(step, graph.param("first", (2, 3), inits.normal()), xs)
+    report = mgraph.check_gradients(last)
+    assert report.ok and len(report.checks) == 3, report
+
+
 @pytest.mark.parametrize("inference", [False, True])
 def test_a_loop_without_steps_returns_its_first_state(inference: bool) -> None:
     graph = ExpressionGraph(inference)

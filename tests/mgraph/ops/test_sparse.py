@@ -88,10 +88,12 @@ def test_second_order_and_vmap(graph: ExpressionGraph, swap: bool) -> None:
         chex.assert_trees_all_close(found, expected, rtol=1e-12)
 
 
-def test_padding_counts_for_nothing(graph: ExpressionGraph) -> None:
+@pytest.mark.parametrize("outside", [5, -1])
+def test_padding_counts_for_nothing(graph: ExpressionGraph, outside: int) -> None:
+    """One entry is after the last offset, one in a column out of range."""
     values = param(graph, [*VALUES, 7.0, 7.0], "values")
-    indices = constant(graph, np.array([*INDICES, 0, 5], np.uint32), "uint32")
-    offsets = constant(graph, OFFSETS, "uint32")
+    indices = constant(graph, np.array([*INDICES, outside, 0], np.int32), "int32")
+    offsets = constant(graph, OFFSETS + np.uint32([0, 0, 0, 0, 1]), "uint32")
     for transposed in (False, True):
         b = param(graph, random(4 if transposed else 5, 3), f"b{transposed}")
         y = csr_dot(SHAPE, values, indices, offsets, b, transposed)

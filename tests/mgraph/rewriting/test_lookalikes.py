@@ -108,6 +108,17 @@ def test_what_only_looks_alike_stays(name: str) -> None:
     assert left(build, DEFAULT) == left(build, ())
 
 
+def test_a_trained_constant_keeps_its_gradient(graph: ExpressionGraph) -> None:
+    one, onehot = graph.ones((1,)), graph.constant(ONEHOT.shape, inits.from_tensor(ONEHOT))
+    x = graph.constant(ONEHOT.shape, inits.from_value(2.0), name="x")
+    for leaf in (one, onehot):
+        leaf.set_trainable(True)
+    mgraph.sum(-mgraph.sum(onehot * mgraph.logsoftmax(x * one), -1), (0, 1))
+    assert not optimize(graph)
+    graph.backprop()
+    np.testing.assert_allclose(onehot.grad(), np.full(ONEHOT.shape, np.log(4)), rtol=1e-6)
+
+
 def test_a_user_s_function_is_not_folded(graph: ExpressionGraph) -> None:
     seen = []
     view = mgraph.callback(graph.ones((2,)) + graph.ones((2,)), lambda n: seen.append(n.val()))

@@ -323,6 +323,16 @@ def test_a_rule_may_return_what_exists(graph: ExpressionGraph) -> None:
     np.testing.assert_array_equal(top.val(), twin.val())
 
 
+def test_what_was_planned_before_is_planned_again(graph: ExpressionGraph) -> None:
+    x = param(graph, "x", 2, 2)
+    top = mgraph.sum(x * mgraph.reshape(constant(graph, numbers(4)), (2, 2)), (0, 1))
+    graph.memory()
+    assert graph.optimize().counts == {"constant_folding": 1}
+    graph.backprop()
+    assert top.scalar() == pytest.approx(float((np.asarray(x.val()) * x.grad()).sum()), rel=1e-5)
+    np.testing.assert_allclose(x.grad(), numbers(4).reshape(2, 2), rtol=1e-6)
+
+
 def test_order_of_calls(graph: ExpressionGraph) -> None:
     x = x2(graph)
     mgraph.exp(x)

@@ -133,3 +133,10 @@ def test_parts_that_cannot_be_assigned(graph: ExpressionGraph) -> None:
         graph.assign(w[0], w)
     with pytest.raises(ArgumentError, match="both whole and in part"):
         graph.assign({w[0]: w[1], w: w * 2})
+    part = w[0]
+    graph.clear()
+    top = mgraph.sum(w * 2.0, (0, 1))
+    with pytest.raises(GraphError, match="graph was cleared"):
+        graph.assign(part, graph.zeros((2,)))
+    graph.backprop()
+    assert top.scalar() == 8
