@@ -173,11 +173,15 @@ def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[
         dealt += 1
         width = len(row)
     if dealt < len(order) or next(rows, None) is not None:
-        raise CorpusError(
-            f"the training text had {len(order)} lines when counted, and now has a different number: "
-            "it must not change during training"
-        )
+        raise _changed(len(order))
     return width
+
+
+def _changed(lines: int) -> CorpusError:
+    return CorpusError(
+        f"the training text had {lines} lines when counted, and now has a different number: "
+        "it must not change during training"
+    )
 
 
 class Rows:
@@ -189,9 +193,9 @@ class Rows:
         ``stdin`` or ``-`` is standard input; like a pipe, it is read once. No file is opened yet.
     stopped: once it returns True, reading raises Stopped.
 
-    Reading rows raises CorpusError for empty files, for different numbers of lines when counted, and for a
-    second epoch of a stream; ParallelTextError for a file that ends before another; OSError for a file that
-    cannot be read.
+    Reading rows raises CorpusError for empty files, for different numbers of lines when counted or after
+    that, and for a second epoch of a stream; ParallelTextError for a file that ends before another; OSError
+    for a file that cannot be read.
     """
 
     def __init__(
@@ -237,6 +241,8 @@ class Rows:
             if self._kept is None:
                 self._kept = list(self._rows())
             kept = self._kept
+            if len(kept) != size.rows:
+                raise _changed(size.rows)
             return ((number, kept[number]) for number in order.tolist())
         rows = shuffled(self._rows(), order, size, self._folder)
         return zip(map(int, order), rows, strict=True)

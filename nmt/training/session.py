@@ -80,8 +80,9 @@ class Session:
         self._validates = self._share_validators()
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
         sizes = fitting(self.learner, options, self._processes.least)
-        begun = self.state.batches > 0
-        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=begun)
+        self._begun = self.state.batches
+        """Updates before this run."""
+        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=self._begun > 0)
         self._ahead = self._compile_ahead()
         self.corpus = Corpus(
             options,
@@ -239,22 +240,28 @@ class Session:
                     self.corpus.close()  # so that the report no longer changes
                     self._report_corpus("so far, some read ahead: ")
             self.scheduler.finished(interrupted=self._stopped())
-            if not self.state.loaded and not self.state.validated and not self.scheduler.keep_going():
+            if not self.state.loaded and self._lacks_last_validation():
                 self._validate(reports)
             if not self.state.loaded or self.state.validated:
                 self._save(final=True)
         self._stopped.wait(lambda: True)  # a process that ends while the first one saves would kill it
 
+    def _lacks_last_validation(self) -> bool:
+        """Whether training is over, and its last update has not been validated."""
+        if self.state.validated or self.scheduler.keep_going():
+            return False
+        # If this run has only ended an epoch, the last run validated its last update if that was due.
+        return self.state.batches > self._begun or not self.scheduler.validating
+
     @contextmanager
     def _saved_in_need(self) -> Iterator[None]:
         """Save what has been trained if, after an update, files of the corpus or of the validation fail in
         the block. Not with several processes: each fails alone, so they could not save together."""
-        before = self.state.batches
         try:
             yield
         except (OSError, CorpusError, ParallelTextError) as error:
             own = isinstance(error, OSError) and error.filename == self.options.model
-            trained = self.state.batches > before
+            trained = self.state.batches > self._begun
             if trained and not own and self._processes.count == 1 and not self.state.loaded:
                 logger.warning("[training] Saving what was trained before the error that ends training")
                 with suppress(OSError):
@@ -272,8 +279,10 @@ class Session:
     def _restore_corpus(self) -> bool:
         """Restore the last run's position in the corpus; False to start an epoch instead."""
         state = self.state
-        begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
-        if not begun or self.options.no_restore_corpus:
+        if self.options.no_restore_corpus:
+            self.corpus.epoch = state.epochs - 1  # the new epoch has this number when training resumes
+            return False
+        if not (state.seed_corpus or state.batches_epoch or state.epochs > 1):
             return False
         logger.info("[data] Restoring the corpus state to epoch %d, batch %d", state.epochs, state.batches)
         self.corpus.restore(state.seed_batch, state.seed_corpus, state.batches_epoch, epoch=state.epochs)
@@ -303,6 +312,8 @@ class Session:
             if self.scheduler.replacing_with_smoothed:
                 self.learner.replace_with_smoothed()
             if self.scheduler.saving:
+                if self._validates and self._lacks_last_validation():
+                    self.state.extra[DUE] = "true"  # should the run be killed before or in it
                 self._save()
 
     def _update(self, group: Group) -> None:

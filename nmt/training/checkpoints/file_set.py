@@ -40,7 +40,8 @@ def replacing_set(path: Path) -> Iterator[str]:
         os.rename(growing, written)
     except BaseException as error:
         shutil.rmtree(growing, ignore_errors=True)
-        if isinstance(error, OSError) and error.filename in (None, growing):
+        # The user would not find a file in the folder that has just been removed.
+        if isinstance(error, OSError) and str(error.filename or growing).startswith(growing):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     sync_folder(folder)

@@ -66,7 +66,8 @@ class Scheduler:
         on_display: Callable[[DisplayRecord], None] | None = None,
     ) -> None:
         if state.loaded and options.no_restore_corpus:
-            state.samples = 0
+            # Marian keeps the batches, so that its next run skips as many more of the new epoch.
+            state.samples = state.batches_epoch = 0
             state.clear_display()
         self.state = state
         self._epoch = epoch = LogicalEpoch(options.logical_epoch)
@@ -198,6 +199,7 @@ class Scheduler:
         state = self.state
         logger.info("Seen %s samples", f"{state.samples:,}")
         state.epochs += 1
+        state.loaded = False
         self._ended = self._once
         self._learning_rate.after_epoch(state)
         state.samples = state.batches_epoch = 0

@@ -133,7 +133,8 @@ class TrainingState:
     extra: dict[str, str] = field(default_factory=dict)
     """Other keys of the file, which Marian ignores."""
     loaded: bool = False
-    """Whether the state was read and no update has been made since. Not in the file."""
+    """Whether the state was read, and since then no update has been made and no epoch has ended. Not in the
+    file."""
     validated: bool = False
     """Whether the model has been validated since the last update. Not in the file."""
 

@@ -16,7 +16,8 @@ import yaml
 from nmt.settings import OptionError
 from nmt.text.corpus import Corpus
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
-from nmt.text.parallel import CorpusError
+from nmt.text.order import MersenneTwister, Rows
+from nmt.text.parallel import CorpusError, Fields
 from nmt.text.vocabs.base import Vocab
 from tests.helpers.corpora import DATA, DEFAULTS, SEED, TEXTS, epoch, pairs, same
 
@@ -129,6 +130,19 @@ def test_memory_or_files(corpora: Any, tmp_path: Path) -> None:
         by_files.begin_epoch()
         assert same(list(by_files), epoch(in_memory))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("new", ["a\nb\n", "a\nb\nc\nd\n"])
+@pytest.mark.parametrize("in_ram", [False, True])
+def test_a_text_that_changes_after_it_was_counted(in_ram: bool, new: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\nb\nc\n")
+    options = replace(DEFAULTS, train_sets=(str(text),), shuffle="data", shuffle_in_ram=in_ram)
+    rows = Rows(options, Fields((str(text),), False, (0,)))
+    assert len(rows.sample(9)) == 3
+    text.write_text(new)
+    with pytest.raises(CorpusError, match="the training text had 3 lines when counted"):
+        list(rows.epoch(MersenneTwister(1)))
 
 
 def test_another_seed_is_another_order(corpora: Any) -> None:

@@ -223,6 +223,55 @@ def test_a_training_that_is_stopped_before_a_validation_has_it_due(
     assert said == ["Up. 4", "Up. 6", "Up. 8", "Up. 9"]
 
 
+def test_a_checkpoint_that_cannot_be_written_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def sync_file(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.fsync", sync_file)
+    with pytest.raises(OSError, match="full") as raised:
+        small_trainer(after_batches=1, model=tmp_path / "m.npz").train()
+    assert raised.value.filename == str(tmp_path / "m.npz")
+    assert "Saving what was trained" not in caplog.text
+
+
+@pytest.mark.parametrize("valid_freq", ["4", "3"], ids=["due at the end", "made at the last update"])
+def test_a_training_that_is_stopped_with_the_last_epoch_ends_as_if_it_were_not(
+    valid_freq: str, device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tmp_path / "m.npz"
+    options = VALIDATED | {"after_batches": 0, "after_epochs": 2, "valid_freq": valid_freq, "model": model}
+    device.trainer, device.stopping = small_trainer(**options), 6
+    with caplog.at_level(logging.INFO, "nmt"):
+        device.trainer.train()
+        assert "logical epoch 3" not in caplog.text
+        small_trainer(**options).train()
+    said = [line.split(" : ")[1] for line in caplog.text.splitlines() if "perplexity" in line]
+    assert said == (["Up. 4", "Up. 6"] if valid_freq == "4" else ["Up. 3", "Up. 6"])
+    state = read_state((tmp_path / "m.npz.progress.yml").read_text(), "m.npz")
+    assert (state.batches, state.epochs) == (6, 3)
+
+
+def test_a_training_that_is_killed_in_its_last_validation_makes_it_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = VALIDATED | {"after_batches": 3, "model": tmp_path / "m.npz"}
+    scored, scorings = Scoring.scores_and_best, itertools.count(1)
+
+    def scores_and_best(self: Scoring, *given: Any) -> Iterator[Any]:
+        if next(scorings) == 2:
+            raise KeyboardInterrupt
+        return scored(self, *given)
+
+    monkeypatch.setattr(Scoring, "scores_and_best", scores_and_best)
+    with pytest.raises(KeyboardInterrupt):
+        small_trainer(**options).train()
+    with caplog.at_level(logging.INFO, "nmt"):
+        small_trainer(**options).train()
+    assert "Up. 3 : perplexity" in caplog.text
+
+
 def test_a_validation_that_fails_loses_no_update(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def save_for_script(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "full", "m.npz.dev.npz")
@@ -429,6 +478,26 @@ def test_another_text_of_as_many_lines_is_warned_of(tmp_path: Path, caplog: pyte
     text.write_text("a b\nc d\ne\n")
     assert not changed(caplog, tmp_path, 6, no_restore_corpus=True)
     assert f"{CHANGED}starting a new epoch of it: {text} has 10 bytes" in caplog.text
+
+
+def test_an_epoch_begun_with_no_restore_corpus_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
+    """Also the pieces that are sampled in it, which depend on its number."""
+    text = tmp_path / "text"
+    text.write_text("".join(f"haus {word} und {word} {word}\n" for word in "a b c d e f g h i j".split()))
+    pieces = {"vocabs": [TEXT / "joint.spm"], "sentencepiece_alphas": (0.1,), "max_length": 50}
+    given = {"train_sets": [text], "mini_batch": 1, "seed": 1, **pieces}
+
+    def trained(name: str, *stops: int) -> dict[str, np.ndarray]:
+        model = tmp_path / name
+        small_trainer(model=model, after_batches=16, **given).train()
+        for number, stop in enumerate(stops):
+            small_trainer(model=model, after_batches=stop, no_restore_corpus=not number, **given).train()
+        found = load_checkpoint(model, small_trainer(model=model, **given).options)
+        assert found and (found.state.epochs, found.state.batches_epoch) == (2, stops[-1] - 16)
+        return found.learner.params
+
+    whole, parts = trained("whole.npz", 22), trained("parts.npz", 19, 22)
+    assert all(np.array_equal(parts[name], value) for name, value in whole.items())
 
 
 def test_a_training_that_does_not_know_its_corpus_goes_on(

@@ -269,7 +269,10 @@ def test_the_folder_of_a_set_is_the_users_alone(folder: Path) -> None:
         assert os.name != "posix" or os.stat(place).st_mode & 0o777 == 0o700
 
 
-def test_a_full_disk_is_named_and_leaves_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"m\.npz"), replacing_set(tmp_path / "m.npz"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as writing raises it: without a file name
+@pytest.mark.parametrize("of_a_file", [False, True], ids=["as writing raises it", "with the written file"])
+def test_a_full_disk_is_named_and_leaves_no_trace(of_a_file: bool, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as raised, replacing_set(tmp_path / "m.npz") as folder:
+        written = [os.path.join(folder, "m.npz.yml")] if of_a_file else []
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *written)
+    assert raised.value.filename == str(tmp_path / "m.npz")
     assert not os.listdir(tmp_path)
