@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
+from mgraph.files.paths import path_text
 from nmt.settings import DECODE, OptionError
 
 # Decoder configurations have `models:`, those of training `model:`; in a vocabulary, an id follows the word.
 _CONFIG = re.compile(rb"""^(?:\xef\xbb\xbf)?(["']?)models\1[ \t]*:(?![ \t]*\d+[ \t]*\r?$)""", re.MULTILINE)
 _CONFIG_BYTES = 1 << 16
 PIECES = ("source.spm", "target.spm")
+_PATHS = ("models", "vocabs")
 _SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
 _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
@@ -53,7 +55,7 @@ def read_directory(path: str | os.PathLike[str], config: str = "", **options: An
     Raises DirectoryError for no or several candidates, OptionError for an invalid configuration, OSError for
     files that cannot be read.
     """
-    return _Directory(os.fspath(path)).arguments(config, options)
+    return _Directory(path_text(path)).arguments(config, options)
 
 
 class _Directory:
@@ -69,7 +71,8 @@ class _Directory:
 
     def arguments(self, config: str, options: Mapping[str, Any]) -> dict[str, Any]:
         config = self._config(config)
-        found = (self._configured(config) if config else {}) | dict(options)
+        given = {name: _listed(value) if name in _PATHS else value for name, value in options.items()}
+        found = (self._configured(config) if config else {}) | given
         if not found.get("models"):
             found["models"] = self._models()
         if not found.get("vocabs"):
@@ -104,7 +107,7 @@ class _Directory:
     def _configured(self, name: str) -> dict[str, Any]:
         """The options of a configuration, with paths resolved by ``_present``."""
         found = DECODE.from_config(self._at(name))
-        for key in ("models", "vocabs"):
+        for key in _PATHS:
             found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
         if found.get("shortlist"):
             table, *numbers = found["shortlist"]
@@ -184,6 +187,11 @@ class _Directory:
         yield f"the directory holds {len(self.names)} files: {', '.join(self.names) or 'none'}"
         if self.folders:
             yield f"and other directories, which are not searched: {', '.join(self.folders)}"
+
+
+def _listed(paths: Any) -> Any:
+    """A single path as a tuple; several as they are."""
+    return (paths,) if isinstance(paths, str | os.PathLike) else paths
 
 
 def _as_number(word: str) -> str:

@@ -165,13 +165,19 @@ class BeamSearch:
         count: the maximum number of hypotheses per sentence; None for the number that ``n_best`` implies.
 
         Raises OptionError for streams that do not fit the models or each other, for sources without ids and
-        ids that no vocabulary has, and for attention of a model without sources.
+        ids that no vocabulary has, for too few numbers, for a count below 1, and for attention of a model
+        without sources.
         """
         self._check_streams(streams, prefixes, attention)
+        if numbers is not None and len(numbers) < len(streams[0]):
+            raise OptionError(f"expected {len(streams[0])} numbers of sentences, got {len(numbers)}")
+        count = self.count if count is None else count
+        if not (isinstance(count, int) and count >= 1):
+            raise OptionError(f"expected a count of hypotheses of at least 1, got {count!r}")
         requests = self._requests(streams, prefixes, numbers)
         if not requests:
             return
-        job = Job(self, requests, prefixes is not None, attention, self.count if count is None else count)
+        job = Job(self, requests, prefixes is not None, attention, count)
         searches = Searches(job.searches, callers_settings())
         for found in searches.run(job.turns):
             yield from found

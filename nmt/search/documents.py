@@ -18,14 +18,12 @@ logger = logging.getLogger(__name__)
 class _Part:
     """Neighboring sentences of a document, which are translated as one line.
 
-    document: its number. first: the number of the first sentence. words: how many the line has, ``</s>``
-    included.
+    document: its number. first: the number of the first sentence.
     """
 
     document: int
     first: int
     sentences: list[str] = field(default_factory=list)
-    words: int = 0
 
 
 def translate_documents(
@@ -46,8 +44,8 @@ def translate_documents(
         (Marian's ``--separator-symbol``, ``[eos]``). most_words: the most words of a line, or pieces of the
         vocabulary, ``</s>`` included; 0 for the translator's ``max_length``.
 
-    Raises OptionError for a separator that a vocabulary does not have, a model with several sources, and
-    ``most_words`` below 0; ArgumentError for a document that is not split into sentences.
+    Raises OptionError for a separator that a vocabulary does not have or splits, a model with several
+    sources, and ``most_words`` below 0; ArgumentError for a document that is not split into sentences.
     """
     whole_number("most_words", most_words)
     if len(translator.names) != 1:
@@ -57,13 +55,19 @@ def translate_documents(
     for vocab in source, translator.target_vocab:
         if vocab[separator] == vocab.unk_id:
             raise OptionError(f"the separator {separator!r} is not a word of {vocab!r}")
+        if vocab[separator] not in vocab.encode(separator, add_eos=False):
+            raise OptionError(
+                f"the separator {separator!r} in a text is not read as one word by {vocab!r}; a "
+                "SentencePiece model needs it as a user-defined symbol"
+            )
     limit = most_words or translator.options.max_length
     texts = []
     for sentences in documents:
         require_items("a document is a list of sentences", sentences)
         texts.append([as_text(without_end(as_bytes(line))) for line in sentences])
-    parts = list(_parts(texts, source, limit))
-    lines = [f" {separator} ".join(part.sentences) for part in parts]
+    between = f" {separator} "
+    parts = list(_parts(texts, between, source, limit))
+    lines = [between.join(part.sentences) for part in parts]
     found = [["" for _ in document] for document in texts]
     alone: list[tuple[int, int]] = []
     for part, translation in zip(parts, _texts(translator, lines), strict=True):
@@ -83,17 +87,17 @@ def translate_documents(
     return found
 
 
-def _parts(documents: Iterable[Sequence[str]], vocab: Vocab, limit: int) -> Iterator[_Part]:
-    """The sentences of each document, joined while their words fit."""
+def _parts(documents: Iterable[Sequence[str]], between: str, vocab: Vocab, limit: int) -> Iterator[_Part]:
+    """The sentences of each document, joined while the words of the line fit."""
     for number, document in enumerate(documents):
         part = _Part(number, 0)
         for place, sentence in enumerate(document):
-            words = len(vocab.encode(sentence))  # counts </s>, or the separator before the sentence
-            if part.sentences and part.words + words > limit:
+            # SentencePiece may split the spaces around a separator off, so only the whole line tells.
+            line = between.join([*part.sentences, sentence])
+            if part.sentences and len(vocab.encode(line)) > limit:
                 yield part
                 part = _Part(number, place)
             part.sentences.append(sentence)
-            part.words += words
         if part.sentences:
             yield part
 

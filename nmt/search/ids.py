@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 
@@ -17,7 +18,7 @@ def require_ids(
     """``error`` unless ``ids``, the ``name`` of sentence ``number``, are ids of a vocabulary with ``size``
     ids. None at all is an error, too, unless ``empty``."""
     try:
-        fit = not len(ids) or (min(ids) >= 0 and max(ids) < size)
+        fit = not len(ids) or (min(ids) >= 0 and max(map(operator.index, ids)) < size)
     except TypeError:
         raise error(f"sentence {number}: expected ids in its {name}, got {ids!r:.80}") from None
     if not fit:

@@ -117,7 +117,7 @@ class Waiting:
         enter only if there is room for all; if many are left, it is better to end this lane and open theirs.
         """
         with self._lock:
-            own = self._queues[size]
+            own = self._queues.get(size, [])  # none if the queues were stopped meanwhile
             found = self._taken(own, min(most, -(-len(own) // max(1, self._searches[size]))), fits)
             others = [
                 waiting for other, waiting in self._queues.items() if size.holds(other) and other != size

@@ -98,7 +98,8 @@ class Total:
         if kind == "ce-mean-words":
             return significant(per_word)
         if kind == "perplexity":
-            return significant(math.exp(per_word))
+            with np.errstate(over="ignore"):
+                return significant(float(np.exp(np.float64(per_word))))
         return significant(cost / self.sentences if self.sentences else math.nan)
 
 

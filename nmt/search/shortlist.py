@@ -13,6 +13,7 @@ from itertools import chain, islice, zip_longest
 import numpy as np
 
 from mgraph import MGraphError
+from mgraph.files.items import replacing
 from nmt.settings import OptionError
 from nmt.text.lines import read_whole
 from nmt.text.vocabs.base import Vocab
@@ -276,7 +277,7 @@ def write_binary(path: str | os.PathLike[str], lexicon: Lexicon) -> None:
     sizes = lexicon.first, lexicon.best, len(lexicon.offsets), len(lexicon.words)
     body = lexicon.offsets.astype("<u8").tobytes() + lexicon.words.astype("<u4").tobytes()
     checksum = _checksum(HEADER.pack(MAGIC, 0, *sizes) + body)
-    with open(path, "wb") as stream:
+    with replacing(path) as stream:
         stream.write(HEADER.pack(MAGIC, checksum, *sizes) + body)
 
 

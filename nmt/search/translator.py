@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import jax
 
 from mgraph.device import check_process
+from mgraph.files.paths import path_text
 from nmt.files import load_model
 from nmt.files.directories import read_directory
 from nmt.models import Model
@@ -211,7 +212,7 @@ class Translator(MadeFromOptions):
     @classmethod
     def from_config(cls, path: Path, **options: Unpack[OverrideKeywords]) -> Translator:
         """From a ``decoder.yml``, overridden by ``options``."""
-        return cls(**{**DECODE.from_config(os.fspath(path)), **options})
+        return cls(**{**DECODE.from_config(path_text(path)), **options})
 
     @classmethod
     def from_dir(cls, path: Path, config: str = "", **options: Unpack[OverrideKeywords]) -> Translator:
@@ -436,8 +437,8 @@ def check_decoding(options: DecodeOptions) -> None:
     require_readable("--models", options.models)
     require_readable("--vocabs", options.vocabs)
     require_readable("--shortlist", options.shortlist[:1])
-    if options.shortlist and any(path.endswith(ENDING) for path in options.vocabs):
-        raise OptionError(f"--shortlist cannot go with factored vocabularies ({ENDING})")
+    if options.shortlist and options.vocabs[-1].endswith(ENDING):
+        raise OptionError(f"--shortlist cannot go with a factored target vocabulary ({ENDING})")
 
 
 def _dims(models: Sequence[Model]) -> list[int]:

@@ -255,13 +255,13 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
     ``no``, ``1e-1`` and ``none`` mean the same as in Marian; ``normalize: true`` is 1, as there.
     """
     try:
-        with open(path_text(path), encoding="utf-8") as stream:
+        with open(path_text(path), encoding="utf-8", errors="surrogateescape") as stream:
             content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1)) or {}
     except ArgumentError as error:
         raise OptionError(f"configuration file: {error}") from None
     except OSError as error:
         raise OptionError(f"cannot read configuration file {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise OptionError(f"configuration file {path} is not valid YAML: {reason}") from None
     if not isinstance(content, dict):
@@ -382,6 +382,8 @@ def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[
             changed[name] = (_changed(value[0], change), *value[1:])
         elif name == "valid-script-args":  # not all of them are paths
             changed[name] = tuple(change(word) if _has_path(word) else word for word in value)
+        elif name == "data-weighting" and values.get("tsv", False):
+            continue  # the number of a field
         elif name in PATHS and isinstance(value, tuple):
             changed[name] = tuple(_changed(path, change) for path in value)
         elif name in PATHS:

@@ -13,10 +13,14 @@ from nmt.text.vocabs.yaml_words import yaml_word
 # A configuration has a few thousand characters; PyYAML needs half a minute for a million.
 MAX_CHARACTERS = 1 << 16
 MAX_DEPTH = 16
+_STAND_INS = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+"""PyYAML refuses surrogate escapes, so private characters stand in for them while it reads."""
+_ESCAPES = {stand_in: escape for escape, stand_in in _STAND_INS.items()}
 
 
 def read(text: str) -> Any:
-    """Parse the only document in ``text``: maps and lists of unconverted words; None if it is empty.
+    """Parse the only document in ``text``: maps and lists of unconverted words; None if it is empty. Bytes
+    that are not UTF-8, such as those of a path, may be surrogate escapes.
 
     With aliases expanded there may be at most ``MAX_CHARACTERS``, and ``MAX_DEPTH`` nested maps and lists.
     ``yaml.YAMLError`` for more, and for invalid YAML.
@@ -36,7 +40,9 @@ class _Loader(yaml.BaseLoader):
     """Limits depth, and size with aliases expanded."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        readable = text.translate(_STAND_INS)
+        super().__init__(readable)
+        self._escapes = _ESCAPES if readable != text else {}
         self._depth = self._size = 0
         self._sizes: dict[int, int] = {}
 
@@ -57,6 +63,10 @@ class _Loader(yaml.BaseLoader):
         if self._size > 2 * MAX_CHARACTERS:
             raise yaml.YAMLError(f"with its aliases it is longer than {MAX_CHARACTERS} characters")
         return node
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        word: str = super().construct_scalar(node)
+        return word.translate(self._escapes)
 
 
 def entry(name: str, value: Any) -> str:

@@ -30,6 +30,7 @@ from nmt.files.huggingface.configuration import MAX_POSITIONS, ConversionError
 from nmt.files.huggingface.torch_files import read_torch
 from nmt.files.saving import report_unquantized
 from nmt.settings.model_options import parse_model_options
+from nmt.settings.yaml_text import entry
 from nmt.text.vocabs.base import EOS_WORD, UNK_WORD, Vocab, VocabError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
@@ -160,7 +161,7 @@ def _marian_files(folder: Path, model: Path, converted: MarianModel) -> dict[str
     dim_vocabs = parse_model_options(converted.text, os.fspath(model)).dim_vocabs
     files, names = marian_files(words, pieces, dim_vocabs)
     target_folder, name = os.path.split(os.fspath(model))
-    lines = ["relative-paths: true", "models:", f"  - {name}", "vocabs:", *(f"  - {v}" for v in names)]
+    lines = ["relative-paths: true", entry("models", (name,)), entry("vocabs", names)]
     lines += _search_options(folder)
     files[f"{name}.decoder.yml"] = "\n".join([*lines, ""]).encode()
     return {os.path.join(target_folder, name): content for name, content in files.items()}

@@ -204,6 +204,8 @@ def _legacy(file: BinaryIO) -> Any:
     found, keys = load(), load()
     if type(keys) is not list or not all(type(key) is str and key in storages for key in keys):
         raise ModelFileError(f"the storages {_shown(keys)}, which no tensor has")
+    if missing := sorted(storages.keys() - set(keys)):  # its tensors would be views of other memory
+        raise ModelFileError(f"the storages {_shown(missing)} of its tensors are missing")
     for key in keys:
         _fill(storages[key], key, file)
     return found

@@ -63,17 +63,23 @@ def load_vocab(
 
 
 def load_segmented(
-    path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0, *, owner: str = "the model"
+    path: str | os.PathLike[str],
+    pieces: str | os.PathLike[str],
+    dim: int = 0,
+    *,
+    owner: str = "the model",
+    target: bool = False,
 ) -> SegmentedVocab:
     """Load the vocabulary of words ``path`` for raw text that the SentencePiece model ``pieces`` splits.
 
-    OPUS-MT models need this: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in ``load_vocab``.
+    OPUS-MT models need this: see ``SegmentedVocab``, also for ``target``. ``dim``, ``owner`` and errors as in
+    ``load_vocab``.
     """
     words = load_vocab(path, dim, owner=owner)
     if not isinstance(words, DefaultVocab):
         raise VocabError(f"{os.fspath(path)}: is a SentencePiece model and needs no {os.fspath(pieces)}")
     name = os.fspath(pieces)
-    return SegmentedVocab(words, load_processor(read_file(name), name))
+    return SegmentedVocab(words, load_processor(read_file(name), name), target=target)
 
 
 def load_vocabs(
@@ -98,15 +104,16 @@ def load_vocabs(
         raise OptionError("--no-spm-encode and --no-spm-decode need vocabularies that end in .spm")
 
     @cache
-    def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
+    def loaded(path: str, dim: int, model: str, input_type: str, target: bool) -> Vocab:
         if model:
-            return load_segmented(path, model, dim, owner=owner)
+            return load_segmented(path, model, dim, owner=owner, target=target)
         spm = {"no_spm_encode": no_spm_encode, "no_spm_decode": no_spm_decode}
         return load_vocab(path, dim, owner=owner, input_type=input_type, **spm)
 
     models = pieces or [""] * len(paths)
     types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
-    return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]
+    targets = [*[False] * (len(paths) - 1), bool(pieces)]  # only with pieces do the sides differ
+    return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], targets, strict=True)]
 
 
 def require_number(given: int, needed: int) -> None:

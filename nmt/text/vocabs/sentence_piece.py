@@ -124,14 +124,15 @@ class SegmentedVocab(Vocab):
     pieces to ids. A line is normalized (``normalized``), split, and each piece looked up. Language tokens
     (``>>fra<<``) before the text stay whole if the vocabulary has any. Missing tokens and pieces are unknown.
 
-    words: the ids of the pieces. pieces: the SentencePiece model of this side.
+    words: the ids of the pieces. pieces: the SentencePiece model of this side. target: whether lines are
+    translations, which have no language tokens.
     """
 
-    def __init__(self, words: DefaultVocab, pieces: SentencePieceProcessor):
+    def __init__(self, words: DefaultVocab, pieces: SentencePieceProcessor, *, target: bool = False):
         self.path = words.path
         self.eos_id, self.unk_id = words.eos_id, words.unk_id
         self.control_ids = words.control_ids
-        self.languages = frozenset(filter(_TAG.fullmatch, words.words()))
+        self.languages = frozenset(() if target else filter(_TAG.fullmatch, words.words()))
         self._words = words
         self._pieces = pieces
         self._told: set[str] = set()

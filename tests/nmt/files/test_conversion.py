@@ -6,6 +6,7 @@ import hashlib
 import io
 import logging
 import pickle
+import pickletools
 from itertools import pairwise
 from pathlib import Path
 
@@ -196,6 +197,17 @@ def test_no_file_of_pytorch(tmp_path: Path, data: bytes, message: str, capsys) -
     with pytest.raises(ModelFileError, match=message):
         read_torch(path)
     assert not capsys.readouterr().out
+
+
+def test_the_numbers_of_a_tensor_are_in_the_file(tmp_path: Path) -> None:
+    """Otherwise its array would be whatever else the memory holds."""
+    stream = io.BytesIO(HERE.joinpath("torch-legacy.bin").read_bytes())
+    for _ in range(4):  # the magic number, the protocol, the machine, the tensors; then the storages
+        list(pickletools.genops(stream))
+    path = tmp_path / "a.bin"
+    path.write_bytes(stream.getvalue()[: stream.tell()] + pickle.dumps([]))
+    with pytest.raises(ModelFileError, match=r"a\.bin: the storages \[.*\] of its tensors are missing"):
+        read_torch(path)
 
 
 @given(

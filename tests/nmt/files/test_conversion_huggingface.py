@@ -41,6 +41,7 @@ from nmt.files.huggingface.checkpoint import (
     huggingface_positions,
 )
 from nmt.search.scoring import score
+from nmt.settings import DECODE
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
 from tests.helpers.places import DATA, ROOT
@@ -179,6 +180,14 @@ def test_a_tokenizer_of_which_a_part_is_missing(tmp_path: Path, caplog: pytest.L
     (folder / "vocab.json").write_text("{}")
     with pytest.raises(ConversionError, match=r"vocab.json: expected words and their ids"):
         import_huggingface(folder, tmp_path / "model.npz")
+
+
+def test_the_name_of_a_model_may_need_quotes(tmp_path: Path) -> None:
+    export_huggingface(NUMBERS / "model.npz", tmp_path / "folder", [str(NUMBERS / "vocab.spm")] * 2)
+    for name in ("best #2.npz", "a: b.npz"):
+        import_huggingface(tmp_path / "folder", tmp_path / name)
+        found = DECODE.from_config(str(tmp_path / f"{name}.decoder.yml"))
+        assert found["models"] == (str(tmp_path / name),)
 
 
 def test_vocabularies_of_words(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mgraph import MGraphError
+from mgraph import ArgumentError, MGraphError
 from nmt import Translator, numbers
 from nmt.files.directories import FIREFOX_OPTIONS, DirectoryError, read_directory
 from nmt.settings import OptionError
@@ -196,6 +196,17 @@ def test_what_the_caller_says_is_not_looked_for(files: Files) -> None:
     assert read_directory(folder, **given)["pieces"][1] == str(folder / "target.spm")
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_single_path_is_a_list_of_one(files: Files, kind: type) -> None:
+    folder = files("m.bin", "n.bin", "v.spm", "lex.s2t.bin", "source.spm", "target.spm")
+    found = read_directory(folder, models=kind(folder / "m.bin"), vocabs=[kind(folder / "v.spm")] * 2)
+    assert found == read_directory(folder, models=[folder / "m.bin"], vocabs=[folder / "v.spm"] * 2) | {
+        "models": (kind(folder / "m.bin"),),
+        "vocabs": [kind(folder / "v.spm")] * 2,
+    }
+    assert found["shortlist"] and found["beam_size"] == 1 and "pieces" not in found
+
+
 ERRORS: dict[tuple[str, ...], str] = {
     (): r"no model \(\.npz or \.bin\)\nthe directory holds 0 files: none",
     ("vocab.spm", "notes"): r"no model .*\n.*2 files: notes, vocab\.spm",
@@ -274,3 +285,9 @@ def test_a_vocabulary_of_another_size_is_warned_of(
     caplog.clear()
     Translator(found["models"], found["vocabs"], pieces=found["pieces"])
     assert not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_what_is_no_path_is_refused() -> None:
+    for make in (Translator.from_dir, Translator.from_config):
+        with pytest.raises(ArgumentError, match="expected the path of a file, got an int"):
+            make(3)  # type: ignore[arg-type]

@@ -60,8 +60,24 @@ def test_what_a_factored_model_needs() -> None:
             load_model(HERE / "source.npz", vocabs=[FACTORED[0]] * number)
     with pytest.raises(ArgumentError, match=r"expected a list of the paths of vocabularies, got '.*\.fsv'"):
         load_model(HERE / "source.npz", vocabs=FACTORED[0])
-    with pytest.raises(OptionError, match="--shortlist cannot go with factored vocabularies"):
-        Translator(str(HERE / "source.npz"), VOCABS, shortlist=[str(HERE / "source.txt")])
+    with pytest.raises(OptionError, match="--shortlist cannot go with a factored target vocabulary"):
+        Translator(str(HERE / "target.npz"), [SOURCE[0], FACTORED[0]], shortlist=[str(HERE / "source.txt")])
+
+
+def test_a_shortlist_for_a_factored_source(tmp_path: Path) -> None:
+    """Marian prints this with ``-b 3 --word-scores --shortlist lexicon 1 2 0.25``."""
+    pairs = {"schlaf the|cn|gn|xb": 0.5, "katze a|ci": 0.5, "haus a|ci": 0.2}
+    pairs |= {"rote red|ci": 0.4, "ein red|ci": 0.3, "schlaf red|ci": 0.6}
+    lexicon = tmp_path / "lexicon"
+    lexicon.write_text("".join(f"{pair} {number}\n" for pair, number in pairs.items()))
+    options: dict[str, Any] = {"beam_size": 3, "shortlist": [str(lexicon), "1", "2", "0.25"]}
+    translator = Translator(str(HERE / "source.npz"), VOCABS, **options)
+    source = lines(FACTORED[1])
+    found = translator.translate([source[0], source[1], source[4]], return_scores=True)
+    assert [each.text for each in found] == ["schlaf", "der hund", ""]
+    scores = [[-0.59396, -0.67729], [-0.32151, -0.12758, -0.70941], [-0.86392]]
+    for each, expected in zip(found, scores, strict=True):
+        np.testing.assert_allclose(each.hypotheses[0].word_scores, expected, rtol=0, atol=2.5e-5)
 
 
 @pytest.mark.slow

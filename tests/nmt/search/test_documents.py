@@ -8,7 +8,7 @@ import pytest
 
 from mgraph import ArgumentError
 from nmt import OptionError, Translator, translate_documents
-from tests.helpers.places import DATA
+from tests.helpers.places import DATA, SHIPPED
 
 MODEL = str(DATA / "search" / "left-right.npz")
 VOCABS = {"source": "and: 2", "target": "und: 3"}
@@ -64,6 +64,25 @@ def test_lines_are_as_long_as_is_allowed(translator: Translator, monkeypatch: py
     document = ["a cat", "a dog", "the cat sees the house here", "a dog"]
     assert len(translate_documents(translator, [document], most_words=6)[0]) == 4
     assert asked[0] == ["a cat [eos] a dog", "the cat sees the house here", "a dog"]
+
+
+@pytest.fixture
+def shipped() -> Translator:
+    vocab = str(SHIPPED / "vocab.spm")
+    return Translator(str(SHIPPED / "model.npz"), [vocab, vocab], beam_size=1, max_length=14)
+
+
+def test_lines_of_pieces_are_no_longer(shipped: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    """A separator takes two pieces: a space of its own comes before it."""
+    [vocab] = shipped.source_vocabs
+    assert len(vocab.encode("one - one")) == 2 * len(vocab.encode("one")) + 1
+    assert translate_documents(shipped, [["one"] * 9], separator="-") == [["eins"] * 9]
+    assert "left out" not in caplog.text
+
+
+def test_sentence_piece_must_not_split_the_separator(shipped: Translator) -> None:
+    with pytest.raises(OptionError, match=r"'</s>' in a text is not read as one word by SentencePieceVocab"):
+        translate_documents(shipped, [["one"]], separator="</s>")
 
 
 def test_the_separator_is_a_word(translator: Translator, tmp_path: Path) -> None:

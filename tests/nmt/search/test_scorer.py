@@ -13,6 +13,7 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
+from nmt.search.scorer import Total
 from nmt.search.scoring import score
 from nmt.text.parallel import NBestListError, NBestRows
 from tests.helpers import places
@@ -143,6 +144,11 @@ def test_the_command_scores_lists_and_summaries(
     assert main([*model, "--tsv", "--summary", "ce-sum", "-t", str(DATA / "both.tsv")]) == 0
     expected = -sum(map(float, lines("tsv.txt")))
     assert float(capfdbinary.readouterr().out) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_perplexity_of_impossible_words_is_infinite() -> None:
+    assert Total(-800.0, 1, 1).summary("perplexity") == "inf"
+    assert Total().summary("perplexity") == "nan"
 
 
 def test_a_model_without_attention_is_scored_without_alignments() -> None:

@@ -316,6 +316,17 @@ def test_a_source_without_ids_is_an_error_and_no_sources_are_not():
         search.search([[EOS], []])
 
 
+def test_what_does_not_fit_the_sentences_is_an_error() -> None:
+    search = beam_search([ToyModel(0, 6)])
+    with pytest.raises(ValueError, match="expected 2 numbers of sentences, got 1"):
+        search.search([[EOS], [EOS]], numbers=[7])
+    for count in (0, "2"):
+        with pytest.raises(ValueError, match=f"expected a count of hypotheses of at least 1, got {count!r}"):
+            search.search([[EOS]], count=count)
+    with pytest.raises(ValueError, match=r"sentence 0: expected ids in its source, got \[1\.5, "):
+        search.search([[1.5, EOS]])
+
+
 def test_words_that_the_vocabulary_does_not_have_are_never_chosen() -> None:
     model, size = ToyModel(3, 40), 12
     sources = [[5, 6, EOS], [7, EOS]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,21 @@ def test_the_binary_file_is_marians(tmp_path: Path) -> None:
     for line in "three hundred eight", "☃", "":
         source = PIECES.encode(line)
         assert one.candidates(source).tolist() == other.candidates(source).tolist()
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    data = (SEARCH / "lexicon.txt").read_bytes()
+    lexicon, path = read_text(data, "txt", PIECES, PIECES, 20, 5, 0, converting=True), tmp_path / "lex.bin"
+    path.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_binary(path, lexicon)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

@@ -341,3 +341,10 @@ def test_sentences_that_wait_are_dropped_by_their_indices() -> None:
     arriving.remove([taken[0], left[8]])
     assert [request.index for request in arriving.requests(size)] == left[9:]
     assert arriving.requests(whole) == []
+
+
+def test_a_search_finds_nothing_in_queues_that_were_stopped_meanwhile() -> None:
+    arriving, size = Arriving(2), LaneSize(24, 56, 112)
+    assert arriving.add([(size, Request(0, ([0] * 3,), 50))]) and arriving.next_lane() == size
+    arriving.stop()
+    assert arriving.take(size, 8) == [] and arriving.next_lane() is None

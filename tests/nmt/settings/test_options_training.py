@@ -312,6 +312,22 @@ def test_paths_are_written_relative_to_the_model(tmp_path: Path, monkeypatch: py
     assert read.valid_script_args[0] == "de" and os.path.relpath(read.valid_script_args[1]) == "ref.txt"
 
 
+def test_paths_of_any_bytes_are_read_back(tmp_path: Path) -> None:
+    model, paths = tmp_path / "m.npz", ("caf\udce9.de", "\udc80caf\u00e9 \U0001f600")
+    values = replace(train(f"-m {model}"), train_sets=paths)
+    text = training_config(values).encode("utf-8", "surrogateescape")
+    (tmp_path / "m.npz.yml").write_bytes(text)
+    assert b"- caf\xe9.de" in text and train(f"-m {model}", "").train_sets == paths
+
+
+def test_the_number_of_a_field_is_no_path(tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+    values = train(f"-m {model} --relative-paths --tsv --data-weighting 2", "-t text.tsv")
+    (tmp_path / "m.npz.yml").write_text(training_config(values))
+    read = train(f"-m {model}", "")
+    assert read.data_weighting == "2" and read.train_sets == (os.path.abspath("text.tsv"),)
+
+
 def test_environment_variables_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", str(DATA))
     values = train("--interpolate-env-vars -m ${DATA}/trained/model.npz --valid-log ${DATA}/v.log", "")

@@ -161,6 +161,8 @@ def test_load_vocabs() -> None:
     one, other = load_vocabs([YML, YML], [size, size], pieces=[source, target])
     same, again = load_vocabs([source, source], [60, 60], no_spm_decode=True)
     assert one is not other and same is again
+    assert isinstance(one, SegmentedVocab) and isinstance(other, SegmentedVocab)
+    assert one.languages and not other.languages, "forced prefixes have no language tokens"
     assert same.decode(same.encode("one"))[0] == "▁"
     labels, words = load_vocabs([YML, YML], [size, size], input_types=["class"])
     assert isinstance(labels, ClassVocab) and not isinstance(words, ClassVocab)
