@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from nmt.files import load_model
+from nmt.files.directories import read_directory
 from nmt.runtime import compilation_cache, devices
 from nmt.runtime.compared import Compared
 from nmt.search.made_from_options import MadeFromOptions
@@ -41,7 +44,7 @@ from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.loading import load_vocabs
 
 if TYPE_CHECKING:
-    from nmt.settings.keywords import Path, Paths, ScoreKeywords
+    from nmt.settings.keywords import Path, Paths, ScoreKeywords, ScoreOverrideKeywords
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +110,7 @@ class Scorer(MadeFromOptions):
     """Scores translations with one model; its results are those of ``mgraph score``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
+    pieces: as for ``Translator``.
     given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
     ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``.
     ``nmt.settings.ScoreOptions`` lists them with types; an object of that class may be passed in place of
@@ -123,7 +127,12 @@ class Scorer(MadeFromOptions):
 
     @takes(SCORE)
     def __init__(
-        self, model: Path | ScoreOptions, vocabs: Paths = (), **given: Unpack[ScoreKeywords]
+        self,
+        model: Path | ScoreOptions,
+        vocabs: Paths = (),
+        *,
+        pieces: Sequence[Path] = (),
+        **given: Unpack[ScoreKeywords],
     ) -> None:
         more: dict[str, Any] = {**given, "vocabs": vocabs} if vocabs else {**given}
         if isinstance(model, ScoreOptions):
@@ -133,6 +142,8 @@ class Scorer(MadeFromOptions):
             log_notices(SCORE, options)
         self.options: ScoreOptions = options
         check_scoring(options)
+        self._pieces = [os.fspath(path) for path in pieces]
+        require_readable("--pieces", self._pieces)
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
         if isinstance(model, ScoreOptions) or options.chooses_device:
@@ -157,6 +168,7 @@ class Scorer(MadeFromOptions):
             options.vocabs,
             self.model.dim_vocabs,
             owner=options.model,
+            pieces=self._pieces,
             input_types=self.model.options.stream_types,
         )
         check_agreement(options.model, loaded, self.model.options)
@@ -170,6 +182,28 @@ class Scorer(MadeFromOptions):
 
     def __repr__(self) -> str:
         return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
+
+    def __reduce__(self) -> Any:
+        _, options = super().__reduce__()
+        return partial(type(self), pieces=self._pieces), options
+
+    @classmethod
+    def from_dir(cls, path: Path, config: str = "", **options: Unpack[ScoreOverrideKeywords]) -> Scorer:
+        """With the model and the vocabularies of a directory that ``Translator.from_dir`` reads.
+
+        config: as there. ``options`` are those of ``Scorer``, and also ``model`` and ``vocabs``, which have
+        precedence. All else in a configuration is for translating and does not count. Raises OptionError if
+        the configuration names several models, and the errors of ``read_directory``.
+        """
+        given: dict[str, Any] = {**options}
+        names = {"model": "models", "vocabs": "vocabs", "pieces": "pieces"}
+        chosen = {name: given.pop(own) for own, name in names.items() if own in given}
+        found = read_directory(path, config, **chosen)
+        if len(found["models"]) > 1:
+            several = ", ".join(map(str, found["models"]))
+            raise OptionError(f"{path}: a Scorer has one model; choose it with model=..., among {several}")
+        [model] = found["models"]
+        return cls(model, found["vocabs"], pieces=found.get("pieces", ()), **given)
 
     def score(self, *texts: Iterable[str | bytes]) -> list[float]:
         """The score of each line, as ``mgraph score`` prints it: per word with ``normalize``."""

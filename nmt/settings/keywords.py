@@ -329,3 +329,11 @@ class OverrideKeywords(DecodeKeywords, total=False):
     models: Paths
     vocabs: Paths
     pieces: Sequence[Path]
+
+
+class ScoreOverrideKeywords(ScoreKeywords, total=False):
+    """What overrides the files of a directory."""
+
+    model: Path
+    vocabs: Paths
+    pieces: Sequence[Path]

@@ -41,6 +41,14 @@ class OverrideKeywords(DecodeKeywords, total=False):
     models: Paths
     vocabs: Paths
     pieces: Sequence[Path]
+
+
+class ScoreOverrideKeywords(ScoreKeywords, total=False):
+    """What overrides the files of a directory."""
+
+    model: Path
+    vocabs: Paths
+    pieces: Sequence[Path]
 '''
 OWN = {"decode": ("models", "vocabs", "mbr"), "score": ("model", "vocabs"), "train": ()}
 """Options that the constructors declare as separate parameters."""

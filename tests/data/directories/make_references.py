@@ -102,7 +102,20 @@ def make_opus(pairs: list[tuple[str, str]], work: Path) -> None:
     lines = (HERE / "normalized.txt").read_text().splitlines()
     text = "".join(f"{split(source, line)}\n" for line in lines)
     output = marian("decode", "-c", OPUS / "decoder.yml", *SINGLY, text=text)
-    (HERE / "opus-mt.txt").write_text("".join(f"{joined(line)}\n" for line in output.splitlines()))
+    translations = [joined(line) for line in output.splitlines()]
+    (HERE / "opus-mt.txt").write_text("".join(f"{line}\n" for line in translations))
+    again = [" ".join(target.encode(line, out_type=str)) for line in translations]
+    score_opus(text, "".join(f"{line}\n" for line in again), work)
+
+
+def score_opus(source: str, target: str, work: Path) -> None:
+    """Score translations that are split again."""
+    texts = work / "scored.source", work / "scored.target"
+    for path, text in zip(texts, (source, target), strict=True):
+        path.write_text(text)
+    vocab = OPUS / f"{NAME}.vocab.yml"
+    scores = marian("score", "-m", OPUS / MODEL, "-v", vocab, vocab, "-t", *texts, *SINGLY)
+    (HERE / "opus-mt.scores").write_text(scores)
 
 
 def make_firefox(pairs: list[tuple[str, str]], work: Path) -> None:

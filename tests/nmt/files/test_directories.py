@@ -1,16 +1,18 @@
-"""Directories of models as they are published; ``data/directories`` holds Marian's translations with them."""
+"""Directories of models as they are published; ``data/directories`` holds what Marian makes of them."""
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mgraph import ArgumentError, MGraphError
-from nmt import Translator, numbers
+from nmt import Scorer, Translator, numbers
 from nmt.files.directories import FIREFOX_OPTIONS, DirectoryError, read_directory
 from nmt.settings import OptionError
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
@@ -56,6 +58,23 @@ def test_opus_mt_takes_raw_text_and_gives_it() -> None:
     translator = Translator.from_dir(str(DATA / "opus-mt"), mini_batch=8)
     assert translator.options.beam_size == 6 and translator.options.normalize == 1
     assert translator.translate(read_lines(DATA / "raw.txt")) == read_lines(DATA / "opus-mt.txt")
+
+
+def test_opus_mt_scores_raw_text_as_marian() -> None:
+    """Marian scored ``opus-mt.txt``, split again, as translations of ``normalized.txt``."""
+    scorer = Scorer.from_dir(str(DATA / "opus-mt"), mini_batch=8)
+    texts = read_lines(DATA / "raw.txt"), read_lines(DATA / "opus-mt.txt")
+    expected = [float(line) for line in read_lines(DATA / "opus-mt.scores")]
+    for one in (scorer, pickle.loads(pickle.dumps(scorer))):
+        np.testing.assert_allclose(one.score(*texts), expected, rtol=0, atol=2e-5)
+
+
+def test_a_scorer_has_one_of_the_models(files: Files) -> None:
+    folder = files("v.spm", config_yml="models: [a.npz, b.npz]\nvocabs: [v.spm, v.spm]\n")
+    with pytest.raises(OptionError, match=r"a Scorer has one model; choose it with model=.*a\.npz, .*b\.npz"):
+        Scorer.from_dir(folder)
+    with pytest.raises(OSError, match=r"/b\.npz"):  # which is then read, with the folder's vocabularies
+        Scorer.from_dir(folder, model=folder / "b.npz")
 
 
 def test_firefox_translates_as_marian() -> None:
