@@ -416,8 +416,9 @@ class Node(metaclass=NodeMeta):
             )
         tape = self.tape()
         tape.overrides[self.id] = trainable
-        for node, flows in zip(tape.nodes, tape.structure().trainable(), strict=True):
-            node._trainable = flows
+        if self._trainable != trainable:
+            self._trainable = trainable
+            tape.spread_trainable(self)
         tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:

@@ -151,6 +151,19 @@ class Tape(Generic[N]):
         self.rows.append(row)
         (self.inputs if row[0] is INPUT else self.random).append(leaf.id)
 
+    def spread_trainable(self, node: N) -> None:
+        """After the flag of ``node`` has changed, whether gradients flow into each node that is built on it,
+        as ``Structure.trainable`` says; quick, because other nodes keep their flags."""
+        changed = {node.id}
+        for k in range(node.id + 1, len(self.rows)):
+            row = self.rows[k]
+            if changed.isdisjoint(row[1:]) or is_leaf(row) or k in self.overrides:
+                continue
+            flows = row[0].differentiable and any(self.nodes[child]._trainable for child in row[1:])
+            if flows != self.nodes[k]._trainable:
+                self.nodes[k]._trainable = flows
+                changed.add(k)
+
     def structure(self) -> Structure:
         """The whole tape as a hashable structure."""
         return Structure(tuple(self.rows), tuple(sorted(self.overrides.items())))

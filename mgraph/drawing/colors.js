@@ -55,10 +55,10 @@ function colorRow(style, name, number, title, chosen) {
 }
 
 function clusterRows() {
-  const { clusters: seconds } = scene.times;
-  const names = [...clusterNames].sort((a, b) => (seconds[b] ?? 0) - (seconds[a] ?? 0));
+  const seconds = new Map(Object.entries(scene.times.clusters)); // a cluster may be called "constructor"
+  const names = [...clusterNames].sort((a, b) => (seconds.get(b) ?? 0) - (seconds.get(a) ?? 0));
   return names.map((name) => {
-    const number = name in seconds ? timeText(seconds[name]) : String(membersOf(name).length);
+    const number = seconds.has(name) ? timeText(seconds.get(name)) : String(membersOf(name).length);
     const chosen = () => showOnly(onlyCluster === name ? undefined : name);
     const row = colorRow(["--cluster", clusterColors.get(name)], name, number, "Highlight only these nodes", chosen);
     row.dataset.name = name;

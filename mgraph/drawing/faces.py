@@ -97,7 +97,7 @@ def _other_types(spec: Specs) -> list[str]:
 
 def summary_of(scene: Scene, box: Box) -> str:
     """What a folded box says about its contents."""
-    inside = [n for key, n in scene.nodes.items() if box.key in scene.path(scene.home[key])]
+    inside = list(scene.inside(box))
     numbers = sum(
         math.prod(n.spec.shape) for n in inside if n.type == "param" and not isinstance(n.spec, tuple)
     )

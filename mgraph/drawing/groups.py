@@ -216,9 +216,14 @@ def _split_visits(nodes: Mapping[str, Drawn], operations: Sequence[str], paths: 
     drawn once for each use.
     """
     for depth in range(1 + max(map(len, paths.values()), default=0)):
-        for group in sorted({path[: depth + 1] for path in paths.values() if len(path) > depth}):
+        spans: dict[Path, tuple[int, int]] = {}  # from the first operation of a group to its last
+        for i, key in enumerate(operations):
+            if len(paths[key]) > depth:
+                group = paths[key][: depth + 1]
+                spans[group] = spans.get(group, (i,))[0], i
+        for group, (first, last) in sorted(spans.items()):
             visits: dict[str, int] = {}
-            for key in operations:
+            for key in operations[first : last + 1]:
                 inside = paths[key][: depth + 1] == group
                 before = [child for child in nodes[key].children if child in visits]
                 seen = [(visits[child], paths[child][: depth + 1] == group) for child in before]

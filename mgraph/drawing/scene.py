@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -69,6 +69,16 @@ class Scene:
             path.append(at)
             at = self.boxes[at].parent
         return path[::-1]
+
+    def inside(self, box: Box) -> Iterator[Drawn]:
+        """The nodes in a box and in its inner boxes."""
+        for item in box.items:
+            if item.kind == NODE:
+                yield self.nodes[item.key]
+            elif item.kind == BOX:
+                if item.key in self.nodes:  # the box is a loop, which is a node, too
+                    yield self.nodes[item.key]
+                yield from self.inside(self.boxes[item.key])
 
     def name_in_box(self, node: Drawn) -> str:
         """The node's name without the prefix that the boxes around it show."""

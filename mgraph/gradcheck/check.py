@@ -141,6 +141,9 @@ def check_gradients(
     settings = _Settings(
         checked_seed(seed), check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=tolerance
     )
+    if isinstance(target, ExpressionGraph | Node):
+        beside = {"arguments": args, "fields": fields, "only": only, "argnums": argnums is not None}
+        _refuse_beside(target, {**beside, "values": values is not None})
     if isinstance(target, ExpressionGraph):
         top = target.tape.nodes[one_top(target.tape)]
         return _check_node(top, settings)
@@ -149,6 +152,11 @@ def check_gradients(
     if not callable(target):
         raise ArgumentError(
             f"expected a function, an operator's class, a node or a graph, got {target!r}{here()}"
+        )
+    if values is not None and _is_of_arrays(target, (), argnums, only):
+        raise ArgumentError(
+            f"{title_of(target)}: values are for operators and functions of nodes; a function of arrays is "
+            f"called with its arguments{here()}"
         )
     if _is_of_arrays(target, args, argnums, only) and values is None:
         if fields:
@@ -181,6 +189,17 @@ def check_gradients(
             "give the shapes of its children, or a function's arguments"
         )
     return _check_cases(target, cases, settings)
+
+
+def _refuse_beside(target: ExpressionGraph | Node, given: Mapping[str, Any]) -> None:
+    """``ArgumentError`` for arguments that a node or a graph, which is checked as it is, does not take."""
+    unused = [name for name, value in given.items() if value]
+    if unused:
+        what = "node" if isinstance(target, Node) else "graph"
+        raise ArgumentError(
+            f"check_gradients: a {what} is checked at the present values of its leaves; got also "
+            f"{', '.join(unused)}{here()}"
+        )
 
 
 def _check_cotangents(cotangents: Any) -> None:

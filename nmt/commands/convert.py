@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from mgraph.names import meant
-from nmt.commands.common import MODELS, greet, require_model_name
+from nmt.commands.common import MODELS, greet, require_distinct, require_model_name
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
@@ -113,6 +113,8 @@ def _check(options: ConvertOptions) -> None:
     require_readable("--vocabs", options.vocabs)
     if options.shortlist:
         require_readable("--shortlist", options.shortlist[:1])
+        inputs = {"--shortlist": options.shortlist[:1], "--vocabs": options.vocabs}
+        require_distinct(inputs, options.dump_shortlist, "--dump-shortlist")
         require_writable("--dump-shortlist", options.dump_shortlist)
         return
     if not os.path.isdir(options.source):
@@ -123,7 +125,17 @@ def _check(options: ConvertOptions) -> None:
     require_model_name("--to", options.to)
     if gemm_type != GEMM_TYPES[0] and not options.to.endswith(".bin"):
         raise OptionError(f"--gemm-type {gemm_type} is for models that end in .bin, got --to {options.to}")
+    require_distinct({"--from": _models_of(options.source)}, options.to, "--to")
     require_writable("--to", options.to)
+
+
+def _models_of(source: str) -> list[str]:
+    """The file ``--from``, or the files of parameters that may be in that folder."""
+    if not os.path.isdir(source):
+        return [source]
+    from nmt.files.huggingface.folders import TORCH_WEIGHTS, WEIGHTS
+
+    return [os.path.join(source, name) for name in (WEIGHTS, TORCH_WEIGHTS)]
 
 
 def _convert_model(options: ConvertOptions) -> None:

@@ -66,7 +66,7 @@ def _texts_too(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
     from nmt.search.evaluator import Evaluator, average
 
     evaluator = Evaluator(replace(options, tsv=False, tsv_fields=0))
-    found = columns(options, texts, len(evaluator.names))
+    found = columns(options, texts, len(evaluator.names), padded=True)
     lines, whole = _of_texts(options, evaluator.names, found)
     scores = [result.scores for result in evaluator.scores(*found)]
     both = (own + of_texts for own, of_texts in zip(scores, lines, strict=True))
@@ -95,16 +95,23 @@ def _of_texts(options: EvaluateOptions, names: Sequence[str], found: list[list[b
     return (metrics.sentence(*pair) for pair in pairs), whole
 
 
-def columns(options: EvaluateOptions, texts: Sequence[BinaryIO], number: int) -> list[list[bytes]]:
+def columns(
+    options: EvaluateOptions, texts: Sequence[BinaryIO], number: int, *, padded: bool = False
+) -> list[list[bytes]]:
     """All lines of each of ``number`` texts. ParallelTextError if texts differ in length; OptionError for
-    another number of texts, and for a line of ``--tsv`` with another number of fields."""
+    another number of texts, and for a line of ``--tsv`` with another number of fields.
+
+    padded: missing fields are empty, as when a model alone reads the line.
+    """
     if options.tsv_fields not in (0, number) or (not options.tsv and len(texts) != number):
         given = options.tsv_fields if options.tsv else len(texts)
         raise OptionError(f"--train-sets: expected {number} texts, got {given}")
     rows = ParallelLines(texts, [f"text {i + 1}" for i in range(len(texts))])
     found: list[list[bytes]] = [[] for _ in range(number)]
     for line, row in enumerate(rows, 1):
-        fields = row[0].split(b"\t") if options.tsv else row
+        fields = row[0].split(b"\t") if options.tsv else list(row)
+        if padded:
+            fields += [b""] * (number - len(fields))
         if len(fields) != number:
             raise OptionError(f"--tsv: expected {number} fields, line {line} has {len(fields)}")
         for column, field in zip(found, fields, strict=True):

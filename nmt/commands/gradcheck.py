@@ -23,7 +23,7 @@ from nmt.settings import (
 )
 from nmt.settings.model_options import described_model
 from nmt.settings.sections import DescribedModel, Devices, Logging
-from nmt.text.lines import STANDARD_OUTPUT, open_input
+from nmt.text.lines import open_input
 
 logger = logging.getLogger(__name__)
 
@@ -136,11 +136,12 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     if given:
         problem = "cannot go with" if of_model else "needs"
         raise OptionError(f"{' '.join(given)} {problem} --model")
+    inputs = {"--module": [options.module], "--model": [options.model], "--vocabs": options.vocabs}
+    require_distinct({**inputs, "--train-sets": options.train_sets}, options.html, "--html")
     if of_model:
         require_files("--model", [options.model], options.vocabs)
         if not options.train_sets:
             raise OptionError("--train-sets: the sources and the target are needed, got none")
-        require_distinct({"--train-sets": options.train_sets}, STANDARD_OUTPUT[0])
         require_readable("--model", [options.model])
         require_readable("--vocabs", options.vocabs)
         require_readable("--train-sets", options.train_sets)

@@ -13,7 +13,7 @@ from nmt.distillation.teaching import segments
 from nmt.models import Model
 from nmt.models.parameters import parameters
 from nmt.search.translator import Translator
-from nmt.text.lines import read_whole, without_end
+from nmt.text.parallel import read_rows
 from nmt.training.validation.bleu import BLEU_ORDER, ORDERS, NGramCounts
 
 REPORT = "report.json"
@@ -41,9 +41,7 @@ class System:
 
 def measured(name: str, translator: Translator, valid_sets: Sequence[str]) -> System:
     """Translate the validation set, compare the translations with the references, and measure the speed."""
-    source, reference = (
-        [without_end(line) for line in read_whole(path).splitlines(keepends=True)] for path in valid_sets
-    )
+    source, reference = zip(*read_rows(valid_sets), strict=True)
     found = translator.translate(source)
     seconds = min(_seconds(translator, source) for _ in range(REPEATED))
     counts = {"bleu": NGramCounts(BLEU_ORDER), "chrf": NGramCounts(ORDERS["chrf"])}

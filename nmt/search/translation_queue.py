@@ -150,10 +150,12 @@ class TranslationQueue:
         is left out, such as one that is too long, has a result too: ``Translation.problem`` says why.
 
         Raises QueueFullError if there is no room, QueueClosedError after ``close``, OptionError for a wrong
-        number of texts, ArgumentError for a line that is not text. If an error ends the search of the line,
-        the future raises it; lines in other lanes are not affected.
+        number of texts and for seconds that are not a number from 0, ArgumentError for a line that is not
+        text. If an error ends the search of the line, the future raises it; lines in other lanes are not
+        affected.
         """
         row = self._row(texts, timeout)
+        _seconds("wait", wait)  # an error in the wait would lose the place for good
         place = self._asked()
         try:
             place.result(wait)

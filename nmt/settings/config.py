@@ -39,6 +39,9 @@ bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thres
 origin-language ssplit-mode ssplit-prefix-file target-language
 """.split()
 
+_SHELLS = re.compile(r"""['"\\`$]|^~""")
+"""What the shell replaces: a word with it is no path as it stands."""
+
 logger = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=Options)
@@ -285,6 +288,10 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
         folder = os.path.dirname(path)
         if interpolate or values.get("interpolate-env-vars", False):
             values = with_paths(values, _interpolated)
+        script = values.get("valid-script-path", "")
+        first = script.partition(" ")[0]
+        if "/" not in first and os.path.isfile(os.path.join(folder, first)):  # as in Marian, before PATH
+            values["valid-script-path"] = f"./{script}"
         values = with_paths(values, lambda name: os.path.abspath(os.path.join(folder, name)))
     return values
 
@@ -380,8 +387,11 @@ def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[
     for name, value in values.items():
         if name == "shortlist" and value:  # a path and numbers
             changed[name] = (_changed(value[0], change), *value[1:])
+        elif name == "valid-script-path":  # the shell's line, whose first word may be found through PATH
+            words = (value,) if _SHELLS.search(value) else value.split(" ")
+            changed[name] = " ".join(_changed_word(word, change) for word in words)
         elif name == "valid-script-args":  # not all of them are paths
-            changed[name] = tuple(change(word) if _has_path(word) else word for word in value)
+            changed[name] = tuple(_changed_word(word, change) for word in value)
         elif name == "data-weighting" and values.get("tsv", False):
             continue  # the number of a field
         elif name in PATHS and isinstance(value, tuple):
@@ -391,8 +401,14 @@ def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[
     return changed
 
 
-def _has_path(word: str) -> bool:
-    return "${" in word or ("/" in word and not word.startswith("-"))
+def _changed_word(word: str, change: Callable[[str], str]) -> str:
+    """A word of the shell's line with ``change`` applied if it is a path; it still has a slash then."""
+    if "${" in word:
+        return change(word)
+    if "/" not in word or word.startswith("-") or _SHELLS.search(word):
+        return word
+    changed = change(word)
+    return changed if "/" in changed else f"./{changed}"
 
 
 def _changed(path: str, change: Callable[[str], str]) -> str:

@@ -136,7 +136,7 @@ class Corpus:
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         fields = Fields.from_options(options, len(vocabs))
-        self._rows = Rows(options, fields, stopped)
+        self._rows = Rows(options, fields, self._ends)
         self._reader = SentenceReader(options, vocabs, fields, seed)
         self._batching = Batching(options, sizes)
         self._shuffle_batches = options.shuffle != "none"
@@ -152,6 +152,7 @@ class Corpus:
         self._report = EpochReport()
         self._prepared: Iterator[_Prepared] | None = None
         self._thread: Background[Any] | None = None
+        self._closing = False
         self._after_taken = self.seed_batch
 
     @property
@@ -211,10 +212,16 @@ class Corpus:
     def close(self) -> None:
         """Stop the thread that prepares batches, and remove its temporary files."""
         if self._thread is not None:
+            self._closing = True  # the thread may be waiting for a pipe
             self._thread.close()
+            self._closing = False
         if self._prepared is not None:
             self._thread = self._prepared = None
             self._batch_generator.restore(self._after_taken)
+
+    def _ends(self) -> bool:
+        """Whether reading is to end: on request, or because nobody wants the rows any more."""
+        return self._closing or (self._stopped is not None and self._stopped())
 
     def _begin(self, skip: int) -> None:
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text

@@ -12,10 +12,11 @@ import hashlib
 import io
 import json
 import os
+import select
 import stat
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -86,6 +87,36 @@ def is_file(path: str) -> bool:
         return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
     except (AttributeError, OSError, ValueError):  # closed, or not a stream of the system
         return False
+
+
+POLL_SECONDS = 0.5
+"""How often ``ending_with`` looks whether to end while a pipe has no data."""
+
+
+class _Polled(io.RawIOBase):
+    """See ``ending_with``."""
+
+    def __init__(self, raw: io.FileIO, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._raw, self._end = raw, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._end()
+        while not select.select([self._raw], [], [], POLL_SECONDS)[0]:
+            self._end()
+        return self._raw.readinto(buffer)
+
+
+def ending_with(stream: BinaryIO, end: Callable[[], None]) -> BinaryIO:
+    """An opened, unread stream that calls ``end``, which may raise, also while it waits for data of a pipe;
+    Python would go on waiting after a signal. Files and streams of Python are returned as they are."""
+    raw = getattr(stream, "raw", None)
+    if os.name != "posix" or not isinstance(raw, io.FileIO) or stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+        return stream
+    return cast(BinaryIO, io.BufferedReader(_Polled(raw, end)))
 
 
 @contextmanager

@@ -256,12 +256,16 @@ class Rows:
             )
         self._read_before = True
         number = -1
-        for number, row in enumerate(read_rows(self.paths)):
-            if not number % LOOK_EVERY and self._stopped and self._stopped():
-                raise Stopped
+        for number, row in enumerate(read_rows(self.paths, self._end)):
+            if not number % LOOK_EVERY:
+                self._end()
             yield row
         if number < 0:
             raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
+
+    def _end(self) -> None:
+        if self._stopped and self._stopped():
+            raise Stopped
 
     @cached_property
     def _size(self) -> TextSize:

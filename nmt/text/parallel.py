@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -10,7 +10,7 @@ from itertools import zip_longest
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError
 from nmt.settings.training import TrainOptions
-from nmt.text.lines import open_input, read_lines
+from nmt.text.lines import ending_with, open_input, read_lines
 
 Row = tuple[bytes, ...]
 """A line of each text, without line ends."""
@@ -56,13 +56,14 @@ class ParallelLines:
             raise ParallelTextError(self._problem)
 
 
-def read_rows(paths: Sequence[str]) -> Iterator[Row]:
-    """The rows of parallel files, opened by ``open_input``.
+def read_rows(paths: Sequence[str], end: Callable[[], None] | None = None) -> Iterator[Row]:
+    """The rows of parallel files, opened by ``open_input``. ``end``: see ``ending_with``.
 
     OSError for a file that cannot be read, ParallelTextError if one ends before another.
     """
     with ExitStack() as stack:
-        texts = [stack.enter_context(open_input(path)) for path in paths]
+        opened = [stack.enter_context(open_input(path)) for path in paths]
+        texts = [ending_with(text, end) for text in opened] if end else opened
         rows = ParallelLines(texts, [f"file {path}" for path in paths])
         yield from rows
         rows.check()

@@ -15,6 +15,7 @@ from mgraph import MGraphError
 from mgraph.files.paths import path_text
 from nmt.runtime.compared import Compared
 from nmt.runtime.plots import COLORS, plotting
+from nmt.training.reports import is_torn
 
 _LABELS = {
     "cost": "cost (--cost-type)",
@@ -55,7 +56,8 @@ class Curve(Compared):
 class Curves:
     """The figures of one training (``mgraph train --log-json``).
 
-    If training was resumed from an earlier update, the previous run's figures from there on are left out.
+    If training was resumed from an earlier update, the previous run's figures from there on are left out, and
+    so is a last line that is not complete: of a training that goes on or was killed.
     """
 
     curves: tuple[Curve, ...]
@@ -70,7 +72,12 @@ class Curves:
         path = path_text(path)
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
-                kind, update, figures = _record(line, f"{path}, line {number}")
+                try:
+                    kind, update, figures = _record(line, f"{path}, line {number}")
+                except CurvesError:
+                    if is_torn(line):  # so it is the last one
+                        break
+                    raise
                 if update < latest or update <= last.get(kind, -1):  # resumed
                     last = {}
                     for known in points.values():

@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
@@ -19,6 +20,11 @@ logger = logging.getLogger(__name__)
 
 LINE_SECONDS = 10.0
 """The interval between progress lines if stderr is not a terminal."""
+
+START = '{"kind": '
+"""How each line of ``--log-json`` begins."""
+MOST_BYTES = 1 << 16
+"""More than such a line has."""
 
 Figures = Mapping[str, float | int | str]
 
@@ -36,10 +42,12 @@ class UpdateReport(Protocol):
 class JsonLines:
     """A file with one JSON object per line (``--log-json``), appended to when training resumes.
 
-    Infinity and NaN, which JSON lacks, become null.
+    Infinity and NaN, which JSON lacks, become null. A last line that a power loss or a full disk has
+    torn is cut off first.
     """
 
     def __init__(self, path: str) -> None:
+        _cut_torn_line(path)
         self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
@@ -56,6 +64,22 @@ class JsonLines:
 
     def __str__(self) -> str:
         return f"--log-json {self._stream.name}"
+
+
+def is_torn(line: str) -> bool:
+    """Whether a line was to become one of ``JsonLines``, but lacks its end."""
+    return not line.endswith("\n") and line[: len(START)] == START[: len(line)]
+
+
+def _cut_torn_line(path: str) -> None:
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb+") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_BYTES))
+        last = file.read().rpartition(b"\n")[2]
+        if is_torn(last.decode("utf-8", "replace")):  # else it may be another file, named by mistake
+            file.seek(-len(last), os.SEEK_END)
+            file.truncate()
 
 
 class TensorBoard:

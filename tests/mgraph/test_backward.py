@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,7 @@ from mgraph import (
     UnaryNodeOp,
     inits,
 )
+from mgraph.tape import Tape
 from tests.helpers.leaves import tutorial
 
 
@@ -158,6 +161,23 @@ def test_set_trainable_reaches_nodes_already_built(assigned: bool, graph: Expres
     graph.backprop()
     np.testing.assert_allclose(a.grad(), [0.0, 0.0])
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
+
+
+def test_set_trainable_changes_what_is_built_on_the_node_alone(
+    graph: ExpressionGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = random.Random(1)
+    nodes = [graph.param(name, (2,), inits.ones()) for name in "ab"]
+    nodes += [graph.constant((2,), inits.ones()), graph.dropout_mask(0.5, (2,))]
+    for _ in range(60):
+        a, b = draws.choices(nodes, k=2)
+        nodes.append(draws.choice([a + b, a * b, mgraph.tanh(a), mgraph.gt(a, b)]))
+    whole = graph.tape.structure
+    for _ in range(60):
+        with monkeypatch.context() as patch:
+            patch.setattr(Tape, "structure", None)  # the structure of the whole tape is not made for it
+            draws.choice(nodes).set_trainable(draws.random() < 0.5)
+        assert [node.trainable for node in graph.tape.nodes] == whole().trainable()
 
 
 def test_what_only_a_node_without_gradient_uses_is_no_top(graph: ExpressionGraph) -> None:

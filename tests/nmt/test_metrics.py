@@ -132,6 +132,15 @@ def test_metrics_of_texts_are_those_of_sacrebleu(printed: Run, tmp_path: Path) -
     assert both[-1, 0] == pytest.approx(both[:-1, 0].mean(), abs=2e-6)
 
 
+def test_missing_fields_are_empty_also_with_metrics_of_texts(printed: Run, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("three\tdrei\tdrei\nthree\tdrei\nthree\n")
+    words = ["-m", model("comet"), "-v", *[VOCAB] * 3, "--like", "comet"]
+    alone = table(printed("evaluate", *words, stdin=rows).decode())
+    both = table(printed("evaluate", *words, "--metrics", "chrf", stdin=rows).decode())
+    np.testing.assert_allclose(both, [[*alone[0], 100], [*alone[1], 0], [*alone[2], 0]], atol=1e-4)
+
+
 def test_python_calls() -> None:
     text = [line.split("\t") for line in (FOLDER / "text.tsv").read_text().splitlines()]
     columns = list(zip(*text, strict=True))

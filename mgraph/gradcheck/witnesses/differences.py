@@ -3,7 +3,8 @@
 A line is sampled at a point and on both sides of it, at steps that are halved again and again. Central
 differences ``(y(h) - y(-h)) / 2h`` of a smooth function are off by a series in ``h**2``, one-sided ones by a
 series in ``h``; extrapolation removes term after term (Richardson 1911, Romberg 1955). How far the last term
-moved the result, and how far shorter steps move it, bounds the rest of the series, the **truncation**. The
+moved the result, and how far shorter steps move it, bounds the rest of the series, the **truncation**, unless
+these moves do not shrink with the steps: then the steps are too long, and nothing is known. The
 **rounding** of an output, at least its last place, is measured where the steps are so small that nothing else
 moves the extrapolation. The slope is the entry of the table with the least sum of truncation and rounding.
 
@@ -31,6 +32,9 @@ _ORDERS = 5
 """The most terms of the series that are removed."""
 _CONFIRMED = 2
 """How many shorter steps must agree with an entry: kinks within a few steps may make two agree by chance."""
+_SHRINKING = 0.6
+"""A series converges if half the step moves the result at most this many times as far; that of a smooth
+function does so half as far. Where steps are too long, as for the logarithm of a tiny number, it does not."""
 _NOISE = 4.0
 """An extrapolated difference of two outputs may be off by this many of their roundings."""
 _APART = 3.0
@@ -102,6 +106,7 @@ def slopes_of(samples: Array, steps: Array) -> Slopes:
         nearer = np.where(right_bound <= left_bound, right, left)
         value = np.where(one_sided, nearer, value)
         bound = np.where(one_sided, np.minimum(right_bound, left_bound), bound)
+        value = np.where(np.isnan(value) & np.isinf(bound), 0.0, value)  # anything within an infinite bound
         side_bound = right_bound + left_bound
         kinked = moved & np.isfinite(side_bound) & (np.abs(right - left) > _APART * side_bound)
         crossed = _crossed(central, h, value, bound, noise)
@@ -119,8 +124,10 @@ def _extrapolated(column: Array, h: Array, base: float, noise: Array) -> tuple[A
         others = [column[: len(here)], *(found[k : k + len(here)] for k in range(1, _CONFIRMED + 1))]
         truncation = np.max([np.abs(here - other) for other in others], axis=0)
         rounding = _NOISE * noise / h[order : order + len(here)]
+        first, second = np.abs(found[1:-1] - here), np.abs(found[2:] - found[1:-1])
+        converging = (second <= _SHRINKING * first) | (truncation <= _NOISE * rounding)
         total = truncation + rounding
-        total = np.where(np.isfinite(total), total, np.inf)
+        total = np.where(np.isfinite(total) & converging, total, np.inf)
         at = np.argmin(total, axis=0)[None]
         least = np.take_along_axis(total, at, 0)[0]
         better = least < bound

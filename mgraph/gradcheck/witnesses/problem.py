@@ -205,8 +205,8 @@ class Problem(Contraction):
         return [
             Answer(
                 {
-                    "vmap": relative(found["vmap"][i], expected[i], sizes[i]),
-                    "scan": relative(found["scan"][i], expected[i], sizes[i]),
+                    "vmap": _relative_where_defined(found["vmap"][i], expected[i], sizes[i]),
+                    "scan": _relative_where_defined(found["scan"][i], expected[i], sizes[i]),
                     "remat": relative(found["remat"][i], here[i], sizes[i]),
                     "frozen": max(
                         relative(
@@ -467,6 +467,13 @@ def _judged(
         {witness: ratio(finding.bound, scale)},
         {witness: finding},
     )
+
+
+def _relative_where_defined(found: Any, expected: Any, scale: float) -> float:
+    """``relative``, except that NaN is equal to NaN: the point next to the one that is checked may lie
+    outside of the function's domain."""
+    undefined = np.isnan(found) & np.isnan(expected)
+    return relative(np.where(undefined, 0.0, found), np.where(undefined, 0.0, expected), scale)
 
 
 def _unlike(first: Any, second: Any, scale: float) -> float:

@@ -13,6 +13,7 @@ import yaml
 from mgraph.errors import MGraphError
 from nmt.settings import yaml_text
 from nmt.settings.option import OptionError
+from nmt.text.order import WORDS, MersenneTwister
 from nmt.training.schedule.state import Progress, TrainingState, progress
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
@@ -107,6 +108,11 @@ def _string(text: Any) -> str:
     return text
 
 
+def _generator(text: Any) -> str:
+    MersenneTwister(0).restore(_string(text) or MersenneTwister(0).text)
+    return _string(text)
+
+
 def _amount(text: Any) -> Progress:
     return progress(_string(text), "warmup-start")
 
@@ -148,6 +154,7 @@ _COUNT = _Kind("a whole number", str, _count)
 _REAL = _Kind("a number", _float_text, _float)
 _FLAG = _Kind("true or false", lambda value: str(value).lower(), _flag)
 _TEXT = _Kind("text", _quoted, _string)
+_GENERATOR = _Kind(f"{WORDS + 1} numbers of 32 bits (mt19937 as C++ writes it)", _quoted, _generator)
 _AMOUNT = _Kind("a number with u, t or e", str, _amount)
 _VALIDATORS = _Kind("'last-best' and 'stalled' of each validator", str, _validators)
 
@@ -168,7 +175,7 @@ _KEYS = {
         (_COUNT, "disp-updates disp-samples disp-words"),
         (_REAL, "loss-avg-slow loss-avg-fast loss-var-slow gradient-norm-avg gradient-norm-var"),
         (_REAL, "log-gradient-norm-avg log-gradient-norm-var"),
-        (_TEXT, "seed-batch seed-corpus"),
+        (_GENERATOR, "seed-batch seed-corpus"),
     )
     for key in keys.split()
 }

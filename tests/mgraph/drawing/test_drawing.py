@@ -248,6 +248,20 @@ def test_svg_has_marians_look() -> None:
     assert any("</script>" in (text or "") for text in shown), "hostile names are shown, not obeyed"
 
 
+def test_large_graphs_are_summed_up_once_for_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What folded boxes say is counted inside of them, not by a look at every node of the graph."""
+    graph = transformer("", 6)
+    scene = make_scene(graph.tape)
+    for box in scene.boxes.values():
+        inside = [n for key, n in scene.nodes.items() if box.key in scene.path(scene.home[key])]
+        assert sorted(n.key for n in scene.inside(box)) == sorted(n.key for n in inside)
+    asked: list[str] = []
+    path = Scene.path
+    monkeypatch.setattr(Scene, "path", lambda self, key: asked.append(key) or path(self, key))
+    drawing.draw(graph, depth=0)
+    assert len(asked) < 20 * len(scene.nodes)
+
+
 def test_svg_folds_below_a_depth() -> None:
     graph = transformer("", 2)
     nodes = [len(positions(drawing.draw(graph, depth=depth))) for depth in (0, 1, 2, 3)]

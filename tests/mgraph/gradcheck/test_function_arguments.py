@@ -122,6 +122,8 @@ def test_options_of_the_other_kind_are_refused() -> None:
         check_gradients(jnp.sin, X, argnums=2)
     with pytest.raises(ArgumentError, match="functools.partial"):
         check_gradients(jax.nn.softmax, X, fields={"axis": 0})
+    with pytest.raises(ArgumentError, match="values are for operators and functions of nodes"):
+        check_gradients(with_vjp(right_vjp), values=[X])
     with pytest.raises(ArgumentError, match="x is a tracer"):
         jax.jit(lambda x: check_gradients(jnp.sin, x).ok)(X)
 

@@ -112,6 +112,18 @@ def test_a_rule_that_is_wrong_under_vmap_alone_is_seen() -> None:
     assert {"vmap"} <= objections(report) <= {"vmap", "second"}, report
 
 
+def test_a_right_rule_passes_at_the_edge_of_its_domain() -> None:
+    """The gradients over a batch and in a loop are also computed next to the point, where this is NaN."""
+
+    @jax.custom_vjp
+    def root(x: Any) -> Any:
+        return jnp.sqrt(x - 1)
+
+    root.defvjp(lambda x: (root(x), x), lambda x, adjoint: (adjoint / (2 * jnp.sqrt(x - 1)),))
+    report = check_gradients(root, np.array([1.0005, 1.5]), thorough=True)
+    assert report.ok, report
+
+
 @pytest.mark.parametrize("wrong", [None, "w"])
 def test_each_leaf_of_a_pytree_is_judged(wrong: str | None) -> None:
     @jax.custom_vjp

@@ -419,6 +419,17 @@ def test_arguments_of_another_kind_are_refused(call: Any, message: str) -> None:
         call()
 
 
+def test_what_a_node_or_a_graph_does_not_take_is_refused(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2,), inits.ones())
+    top = mgraph.tanh(x)
+    said = "a node is checked at the present values of its leaves; got also values"
+    with pytest.raises(ArgumentError, match=said):
+        check_gradients(top, values=[np.array([2.0, 3.0])])
+    with pytest.raises(ArgumentError, match="a graph is .* got also arguments, fields, only"):
+        check_gradients(graph, (2,), fields={"axis": 0}, only="tanh")
+    assert check_gradients(top).ok and check_gradients(graph).ok
+
+
 def test_reports_can_be_copied() -> None:
     report = check_gradients(mgraph.dot, (2, 3), (3, 4), fields={"scale": 0.5})
     for again in (copy.deepcopy(report), pickle.loads(pickle.dumps(report))):

@@ -223,6 +223,16 @@ def test_a_wrong_operator_on_the_page_and_in_the_data(
     assert "failure" not in json.loads(capsys.readouterr().out)["operators"][0]
 
 
+def test_the_page_does_not_replace_what_is_checked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "own_ops.py"
+    file.write_text(OWN_OPERATOR.replace("RULE", "adj * jnp.cos(x)"))
+    assert main(["gradcheck", "--quiet", "--module", str(file), "--html", str(file)]) == 2
+    assert f"--html: {file} is also read by --module" in capsys.readouterr().err
+    assert "WaveNodeOp" in file.read_text()
+
+
 def test_a_corrected_file_is_read_anew(tmp_path: Path) -> None:
     file, kept = tmp_path / "edited_ops.py", []
     for rule, ok in (("adj * jnp.sin(x)", False), ("adj * jnp.cos(x)", True)):

@@ -19,7 +19,7 @@ import nmt
 from nmt.cli import main
 from nmt.distillation import distillation
 from nmt.distillation.distillation import SEED, USES, Distillation
-from nmt.distillation.report import System, table
+from nmt.distillation.report import System, measured, table
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import training_options, tuning_options
 from nmt.distillation.teaching import nearest, similarity, translate, whole_lines, write_corpus
@@ -292,6 +292,20 @@ def test_the_table_of_the_report() -> None:
     text = table([system], {"train": 61.4})
     assert text.splitlines()[1].split() == "student, int8 1.23 300,000 120.5 30.25 55.50 97.5%".split()
     assert text.endswith("train 61 s\n")
+
+
+def test_lines_of_the_validation_set_end_as_in_training(tmp_path: Path) -> None:
+    sets = [tmp_path / "valid.en", tmp_path / "valid.de"]
+    sets[0].write_bytes(b"one\rtwo\r\nthree\n")
+    sets[1].write_bytes(b"eins\ndrei\n")
+    given: list[Any] = []
+    translator: Any = SimpleNamespace(
+        translate=lambda lines: given.append([*lines]) or ["eins", "x"],
+        options=SimpleNamespace(models=()),
+        models=(),
+    )
+    assert measured("student", translator, [*map(str, sets)]).equal == 0.5
+    assert given[0] == [b"one\rtwo", b"three"]
 
 
 SMALL = """\

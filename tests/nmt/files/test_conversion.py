@@ -141,6 +141,26 @@ def test_what_cannot_be_done_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-f m.bin -t ./m.bin -g intgemm8", "--to: ./m.bin is also read by --from"),
+        ("-f folder -t folder/model.safetensors", "model.safetensors is also read by --from"),
+        ("-s lex -V v v -d lex", "--dump-shortlist: lex is also read by --shortlist"),
+        ("-s lex -V v v -d v", "--dump-shortlist: v is also read by --vocabs"),
+    ],
+)
+def test_no_input_is_overwritten(words, message, tmp_path: Path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    names = "m.bin", "lex", "v", "folder/model.safetensors"
+    for name in names:
+        Path(name).write_text(name)
+    assert main(["convert", *words.split(), "--quiet"]) == 2
+    assert message in capfd.readouterr().err
+    assert all(Path(name).read_text() == name for name in names)
+
+
 def test_a_shortlist_byte_for_byte_as_marian_converts_it(tmp_path: Path) -> None:
     text, target = DATA / "search" / "lexicon.txt", tmp_path / "lex.bin"
     vocabs = [str(NUMBERS.parent / "vocab.spm")] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import random
 import signal
 import threading
@@ -202,6 +203,19 @@ def test_an_interrupt_while_waiting_takes_no_place(translator: Translator, held:
             assert queue.submit("the cat").result(SECONDS).text
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("wait", [math.inf, math.nan, -1, "long"])
+def test_a_wait_that_is_no_number_of_seconds_takes_no_place(
+    wait: float, translator: Translator, held: threading.Event
+) -> None:
+    with TranslationQueue(translator, most_lines=1) as queue:
+        future = queue.submit("the cat")
+        with pytest.raises(OptionError, match="wait must be a number of seconds from 0, or None"):
+            queue.submit("a cat", wait=wait)
+        assert future.cancel()
+        held.set()
+        assert queue.submit("the cat").result(SECONDS).text
 
 
 def test_time_is_limited(translator: Translator, held: threading.Event) -> None:

@@ -312,6 +312,27 @@ def test_paths_are_written_relative_to_the_model(tmp_path: Path, monkeypatch: py
     assert read.valid_script_args[0] == "de" and os.path.relpath(read.valid_script_args[1]) == "ref.txt"
 
 
+@pytest.mark.parametrize(
+    "script",
+    ["myscore", "python3 score.py", "sh {0}/data/score.sh", "{0}/models/score.sh x", "'{0}/a b'/c"],
+)
+def test_a_script_is_the_same_when_its_path_is_read_back(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    script, args = script.format(tmp_path), ("--x", f"{tmp_path}/models/ref.txt")
+    values = train("-m models/m.npz --relative-paths")
+    values = replace(values, valid_script_path=script, valid_script_args=args)
+    config = tmp_path / "models" / "m.npz.yml"
+    config.write_text(training_config(values))
+    read = train("-m models/m.npz", "")
+    assert (read.valid_script_path, read.valid_script_args) == (script, args)
+    (tmp_path / "models" / "score.sh").touch()
+    config.write_text("relative-paths: true\nvalid-script-path: score.sh -x\n")
+    assert train("-m models/m.npz", "-t a b").valid_script_path == f"{tmp_path}/models/score.sh -x"
+
+
 def test_paths_of_any_bytes_are_read_back(tmp_path: Path) -> None:
     model, paths = tmp_path / "m.npz", ("caf\udce9.de", "\udc80caf\u00e9 \U0001f600")
     values = replace(train(f"-m {model}"), train_sets=paths)

@@ -53,6 +53,33 @@ def test_standard_input(corpora: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         corpora(train_sets=("stdin",), tsv=True, shuffle="data")
 
 
+@pytest.mark.parametrize("sample", [1 << 15, 4])
+def test_reading_ends_while_a_pipe_has_no_data(
+    sample: int, vocab: Vocab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a signal, of a sample that training waits for; at the end of training, in the thread that reads."""
+    monkeypatch.setattr("nmt.text.corpus.SAMPLE", sample)
+    pipe, stopped, waited = tmp_path / "pipe", threading.Event(), threading.Event()
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"w1\tw2\n" * 5)
+
+    def end_of_the_pipe() -> None:
+        waited.set()
+        os.close(writer)
+
+    options = replace(DEFAULTS, train_sets=(str(pipe),), tsv=True, shuffle="none")
+    corpus = Corpus(options, [vocab] * 2, seed=SEED, stopped=stopped.is_set)
+    signal, rescue = threading.Timer(0.1, stopped.set), threading.Timer(60.0, end_of_the_pipe)
+    for timer in (signal, rescue) if sample > 5 else (rescue,):
+        timer.start()
+    corpus.begin_epoch()
+    corpus.close()
+    rescue.cancel()
+    assert not waited.is_set()
+    os.close(writer)
+
+
 def test_a_pipe_is_read_once(corpora: Any, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -14,6 +14,7 @@ from nmt.runtime.log import logging_as
 from nmt.settings import OptionError
 from nmt.settings.sections import Logging
 from nmt.settings.training import Extras
+from nmt.training.curves import Curves
 from nmt.training.reports import Reports
 
 
@@ -39,6 +40,20 @@ def test_json_lines_go_on_where_they_ended(tmp_path):
         ("train", 2),
         ("valid", 2),
     ]
+
+
+def test_a_torn_line_is_cut_off_when_training_resumes(tmp_path):
+    path = tmp_path / "log.json"
+    whole = '{"kind": "train", "update": 1, "cost": 2.5}\n'
+    for torn in ("", '{"ki', '{"kind": "train", "update": 2, "co'):
+        path.write_text(whole + torn)
+        assert Curves.read(path).curves[0].updates.tolist() == [1]
+        with Reports(Extras(log_json=str(path)), None, 0) as reports:
+            reports.add("train", 2, {"cost": 2.0})
+        assert path.read_text() == whole + '{"kind": "train", "update": 2, "cost": 2.0}\n'
+    path.write_text("another file")
+    with Reports(Extras(log_json=str(path)), None, 0):
+        assert path.read_text() == "another file"
 
 
 def test_reports_and_logs_on_a_full_disk_are_given_up(caplog, capsys, monkeypatch):

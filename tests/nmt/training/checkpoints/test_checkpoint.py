@@ -21,6 +21,7 @@ from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.files import load_model
 from nmt.settings import OptionError
 from nmt.settings.training import TrainOptions
+from nmt.text.order import MersenneTwister
 from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_best, save_for_script
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.learning.optimizers import optimizer_of
@@ -61,9 +62,8 @@ def test_a_state_comes_back_to_the_last_bit(folder: Path) -> None:
     params = found.learner.params
     moments = {name: drawn(params) for name in ("adam_mt", "adam_vt")}
     learner = LearnerState(drawn(params), moments, 200, drawn(params), (256.0, 17), 0.1 + 0.2)
-    found = replace(
-        found, learner=learner, state=replace(found.state, batches=20000, eta=0.1, seed_batch="1 2")
-    )
+    state = replace(found.state, batches=20000, eta=0.1, seed_batch=MersenneTwister(2).text)
+    found = replace(found, learner=learner, state=state)
     save(values, found)
     again = load_checkpoint("model.npz", values)
     assert again is not None

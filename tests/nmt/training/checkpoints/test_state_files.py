@@ -84,6 +84,8 @@ def test_keys_that_older_marians_lack_are_as_new() -> None:
         (f"{LEAST}\nvalidators: bleu", "validators: expected 'last-best' and 'stalled' of each validator"),
         (f"{LEAST}\nvalidators:\n  bleu:\n    stalled: 3", "validators: expected 'last-best' and 'stalled'"),
         (f"{LEAST}\nvalidator: [bleu]", "validator: expected text"),
+        (f"{LEAST}\nseed-batch: 1 2", r"model.progress.yml: seed-batch: expected 625 .*, got '1 2'"),
+        (f"{LEAST}\nseed-corpus: [1]", "model.progress.yml: seed-corpus: expected 625 numbers of 32 bits"),
     ],
 )
 def test_errors_name_file_key_and_value(text: str, message: str) -> None:
