@@ -22,18 +22,28 @@ class ExactProgram:
 
     Called with arrays of the shapes it was traced for, it gives its results, rounded to float64 at the very
     end. They are the results of the formulas as traced: constants have their float64 values.
-    ``NoReferenceError`` names a primitive that has no counterpart here.
+    ``NoReferenceError`` names a primitive that has no counterpart here. Operations have ``digits`` digits;
+    with ``keeps_types``, what the program computes in a narrower type than float64 is rounded to that type.
     """
 
-    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        digits: int = exact.DIGITS,
+        keeps_types: bool = False,
+    ) -> None:
+        self._arithmetic = _EXACT._replace(held=_held_in_type) if keeps_types else _EXACT
+        self._context = exact.CONTEXT.copy()
+        self._context.prec = digits
         self._program, specs = jax.make_jaxpr(function, return_shape=True)(*args)
         self._structure = jax.tree.structure(specs)
 
     def __call__(self, *args: Any) -> Any:
         avals = self._program.in_avals
         leaves = [_held(a, v.dtype) for a, v in zip(jax.tree.leaves(args), avals, strict=True)]
-        with localcontext(exact.CONTEXT), np.errstate(all="ignore"):
-            found = interpreted(self._program, leaves, _EXACT)
+        with localcontext(self._context), np.errstate(all="ignore"):
+            found = interpreted(self._program, leaves, self._arithmetic)
             return jax.tree.unflatten(self._structure, [_rounded(f) for f in found])
 
 
@@ -42,6 +52,13 @@ def _held(value: Any, dtype: Any) -> Array:
     if not jnp.issubdtype(dtype, jnp.floating):
         return np.asarray(value, dtype)
     return np.asarray(_AS_DECIMALS(np.asarray(value, object)), object)
+
+
+def _held_in_type(value: Any, dtype: Any) -> Array:
+    """Numbers as decimals, after rounding to a type that is narrower than float64."""
+    if jnp.issubdtype(dtype, jnp.floating) and dtype != np.float64:
+        value = _rounded(np.asarray(value)).astype(dtype).astype(np.float64)
+    return _held(value, dtype)
 
 
 def _rounded(array: Array) -> Array:

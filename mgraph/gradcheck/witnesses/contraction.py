@@ -147,19 +147,9 @@ class Contraction:
         samples] are the sample points on the lines. Contract the values with ``weights``.
         """
 
-        def at(point: Point, line: Point, t: jax.Array) -> jax.Array:
-            moved = [p + t * v for p, v in zip(point, line, strict=True)]
-            terms = self._terms(self._values(moved, "jax", None), None)
-            if not self._grouped:
-                return jnp.concatenate([jnp.ravel(v) for v, _ in terms])
-            contracted = jnp.concatenate([jnp.ravel(v * a) for v, a in terms])
-            return jnp.sum(
-                jnp.pad(contracted, (0, -len(contracted) % _MOST_OUTPUTS)).reshape(_MOST_OUTPUTS, -1), 1
-            )
-
         def sampled(point: Point, lines: Point, places: jax.Array) -> jax.Array:
             def along(given: tuple[Point, jax.Array]) -> jax.Array:
-                return jax.lax.map(lambda t: at(point, given[0], t), given[1])
+                return jax.lax.map(lambda t: self.sample(point, given[0], t), given[1])
 
             return jax.lax.map(along, (lines, places))
 
@@ -171,6 +161,17 @@ class Contraction:
             part = self.run(sampled, self.point, directions(rows), offsets[rows], name="samples")
             found.append(np.asarray(part)[: count - start])
         return np.concatenate(found)
+
+    def sample(self, point: Point, line: Point, t: Any) -> jax.Array:
+        """All outputs with an adjoint, as one vector, at the place ``t`` of a line through a point."""
+        moved = [p + t * v for p, v in zip(point, line, strict=True)]
+        terms = self._terms(self._values(moved, "jax", None), None)
+        if not self._grouped:
+            return jnp.concatenate([jnp.ravel(v) for v, _ in terms])
+        contracted = jnp.concatenate([jnp.ravel(v * a) for v, a in terms])
+        return jnp.sum(
+            jnp.pad(contracted, (0, -len(contracted) % _MOST_OUTPUTS)).reshape(_MOST_OUTPUTS, -1), 1
+        )
 
     @property
     def weights(self) -> np.ndarray[Any, Any]:

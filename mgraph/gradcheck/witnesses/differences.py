@@ -73,14 +73,18 @@ class Slopes:
     crossed: Array
     """The shortest step at which the slope suddenly changes, as where a line crosses a kink; 0 where there is
     none."""
+    jumped: np.ndarray[Any, np.dtype[np.bool_]]
+    """Where all steps cross a kink: without steps, both sides' mean does not become the output at the
+    point."""
 
     def refined(self, finer: Slopes) -> Slopes:
         """These slopes, or the ``finer`` ones where these crossed a kink or are less exact."""
         better = finer.bound < self.bound
-        chosen = np.where(self.kinked, np.isfinite(finer.bound), better)
+        chosen = np.where(self.kinked | (self.jumped & ~finer.jumped), np.isfinite(finer.bound), better)
         fields = {
             name: np.where(chosen, getattr(finer, name), getattr(self, name))
-            for name in ("value", "bound", "left", "right", "side_bound", "kinked", "rounded", "noise")
+            for name in vars(self)
+            if name not in ("moved", "crossed")
         }
         crossed = np.where(finer.crossed > 0, finer.crossed, self.crossed)
         resolved = self.kinked & ~fields["kinked"] & (crossed == 0)
@@ -110,7 +114,10 @@ def slopes_of(samples: Array, steps: Array) -> Slopes:
         side_bound = right_bound + left_bound
         kinked = moved & np.isfinite(side_bound) & (np.abs(right - left) > _APART * side_bound)
         crossed = _crossed(central, h, value, bound, noise)
-    return Slopes(value, bound, left, right, side_bound, kinked, moved, rounded | ~moved, noise, crossed)
+        mean, mean_bound, _ = _extrapolated((ahead + behind) / 2, np.ones_like(h), 4.0, noise)
+        jumped = moved & np.isfinite(mean_bound) & (np.abs(mean - centre) > _APART * mean_bound)
+    sides = left, right, side_bound
+    return Slopes(value, bound, *sides, kinked, moved, rounded | ~moved, noise, crossed, jumped)
 
 
 def _extrapolated(column: Array, h: Array, base: float, noise: Array) -> tuple[Array, Array, Any]:

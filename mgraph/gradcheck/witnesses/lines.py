@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,11 @@ _MOST_GROUPS = 96
 """The most such lines through all inputs together, but at least two through each."""
 _CLEAR = 1e-6
 """A bound of at most this fraction of the slope is tight enough; otherwise shorter steps are tried."""
+_TURNS = 8
+"""How many random directions lead away from a kink to the smooth pieces around it."""
+
+Samples = Callable[[Callable[[Any], list[Any]], Array], Any]
+"""Gives outputs along lines, as ``Contraction.samples`` does; a constant may be missing from each."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +120,23 @@ class Measured:
 
 
 def measured(
-    problem: Contraction, lines: Sequence[Line], by_rule: Sequence[Any], noise: Sequence[Any]
+    problem: Contraction,
+    lines: Sequence[Line],
+    by_rule: Sequence[Any],
+    noise: Sequence[Any],
+    samples_of: Samples | None = None,
 ) -> Measured:
     """Slopes along ``lines``, with shorter steps where longer ones are not exact or disagree with the rule.
 
-    ``noise``, the rounding of the rule's gradients, is part of the bounds.
+    ``noise``, the rounding of the rule's gradients, is part of the bounds. Outputs are those of the problem,
+    or of ``samples_of``.
     """
+    samples_of = samples_of or problem.samples
     adjoint = problem.weights
     slack = np.array([line.along(noise, absolute=True) for line in lines])
     expected = np.array([line.along(by_rule) for line in lines])
     sizes = np.array([_size(problem.point[line.input], line) for line in lines])
-    samples, steps = _sampled(problem, lines, sizes, 0)
+    samples, steps = _sampled(problem, samples_of, lines, sizes, 0)
     slopes = slopes_of(samples, steps)
     changes = samples[:, 1 : LEVELS + 1] - samples[:, :1]
     for ladder in range(1, len(LADDERS)):
@@ -134,10 +145,13 @@ def measured(
         with np.errstate(invalid="ignore"):
             unclear = bound > _CLEAR * np.maximum(np.abs(expected), np.abs(low))
         coarse = unclear & ~slopes.rounded.all(1)
-        again = np.flatnonzero((slopes.kinked.any(1) | coarse | ~(off <= bound)) & slopes.moved.any(1))
+        crossing = (slopes.kinked | slopes.jumped).any(1)
+        again = np.flatnonzero((crossing | coarse | ~(off <= bound)) & slopes.moved.any(1))
         if not len(again):
             break
-        finer = slopes_of(*_sampled(problem, [lines[int(k)] for k in again], sizes[again], ladder))
+        finer = slopes_of(
+            *_sampled(problem, samples_of, [lines[int(k)] for k in again], sizes[again], ladder)
+        )
         slopes = _replaced(slopes, again, finer)
     low, high, bound = _contracted(slopes, adjoint, slack)
     of_inputs = [random_line(lines, i) for i in range(len(problem.point))]
@@ -167,6 +181,42 @@ def kinks_of(found: Measured, i: int, by_rule: Sequence[Any], by_jax: Sequence[A
     return tuple(kinks)
 
 
+def slopes_of_pieces(
+    problem: Contraction, line: Line, noise: Sequence[Any]
+) -> tuple[float, float, float] | None:
+    """The least and the largest slope along ``line`` of the smooth pieces around a kink, and their bound;
+    ``None`` if all pieces have the same slope.
+
+    Away from the kink in the direction ``u``, the slope along ``d`` is ``(f'(u + s d) - f'(u - s d)) / 2 s``,
+    where ``f'`` is the one-sided slope at the kink. For any ``u`` and ``s``, it is a mean of slopes near the
+    kink (Lebourg's mean value theorem), and so one that a generalized gradient (Clarke) has. One direction
+    moves elements apart in their order, as JAX's ``sort`` does with ties.
+    """
+    size = line.direction.size
+    random, s = np.random.default_rng(size), 1 / (4 * size)
+    away = [np.arange(1.0, size + 1) / size, *random.uniform(-1, 1, (_TURNS, size))]
+    pairs = [[u.reshape(line.direction.shape) + t * line.direction for t in (s, -s)] for u in away]
+    lines = [Line(line.input, direction) for pair in pairs for direction in pair]
+    sizes = np.array([_size(problem.point[line.input], along) for along in lines])
+    found = [slopes_of(*_sampled(problem, problem.samples, lines, sizes, k)) for k in range(len(LADDERS))]
+    best = np.argmin([slopes.side_bound for slopes in found], axis=0)[None]
+    left, right, bounds = (
+        np.take_along_axis(np.stack([getattr(slopes, name) for slopes in found]), best, 0)[0]
+        for name in ("left", "right", "side_bound")
+    )
+    weights = np.where(np.any([slopes.moved for slopes in found], axis=0), problem.weights, 0.0)
+    with np.errstate(invalid="ignore"):
+        ends = [np.where(weights != 0, weights * side, 0.0).sum(1).reshape(-1, 2) for side in (left, right)]
+        each = np.concatenate([(pair[:, 0] - pair[:, 1]) / (2 * s) for pair in ends])
+        bounds = np.where(weights != 0, np.abs(weights) * bounds, 0.0).sum(1).reshape(-1, 2).sum(1) / (2 * s)
+        bounds = np.tile(bounds, 2) + line.along(noise, absolute=True)
+        known = bounds <= _CLEAR * np.abs(each).max(where=np.isfinite(each), initial=0.0)
+    if not known.any():
+        return None
+    low, high, bound = float(each[known].min()), float(each[known].max()), float(bounds[known].max())
+    return (low, high, bound) if high - low > 2 * bound else None
+
+
 def hidden_rounding(found: Measured, k: int, adjoint: Array) -> float:
     """What rounding may hide along the k-th line in outputs that did not move."""
     still = ~found.slopes.moved[k]
@@ -189,7 +239,9 @@ def _size(array: Any, line: Line) -> float:
     return 2.0 ** round(math.log2(largest)) if math.isfinite(largest) else 1.0
 
 
-def _sampled(problem: Contraction, lines: Sequence[Line], sizes: Array, ladder: int) -> tuple[Array, Array]:
+def _sampled(
+    problem: Contraction, samples_of: Samples, lines: Sequence[Line], sizes: Array, ladder: int
+) -> tuple[Array, Array]:
     """Samples and steps of lines on one ladder."""
 
     def directions(rows: Any) -> list[Any]:
@@ -200,7 +252,7 @@ def _sampled(problem: Contraction, lines: Sequence[Line], sizes: Array, ladder: 
         ]
 
     places = sizes[:, None] * offsets(ladder)
-    return problem.samples(directions, places), places[:, 1 : LEVELS + 1]
+    return samples_of(directions, places), places[:, 1 : LEVELS + 1]
 
 
 def _contracted(slopes: Slopes, adjoint: Array, slack: Array) -> tuple[Array, Array, Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,11 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import told
-from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
 from .agreement import Answer, Finding, distance, finite, ratio, relative, same_bits, scales, worst
 from .contraction import SLOTS, Adjoint, Contraction, Point, Values, total
-from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
+from .decimals import DIGITS, Decimals
+from .lines import (
+    Measured,
+    element_line,
+    hidden_rounding,
+    kinks_of,
+    lines_through,
+    measured,
+    slopes_of_pieces,
+)
 
 _CLOSE, _CLOSE_SMALL = 1e-10, 1e-6
 """How near to JAX's an element must be, relative to itself; the second limit is for an element so small that
@@ -28,8 +35,6 @@ _ROUNDINGS = 4
 """Rounding may be this many times as large as was seen."""
 _EXAMINED = 48
 """Where rule and JAX differ, at most this many elements are compared with differences, in search of kinks."""
-_MOST_DECIMALS = 4096
-"""With up to this many input and output elements, JAX's gradient is computed in decimals where in doubt."""
 _ONE_HOT = 4
 """How many output elements a thorough check takes alone."""
 
@@ -53,6 +58,7 @@ class Problem(Contraction):
 
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         super().__init__(values, point, seed, cotangent)
+        self._decimals = Decimals(self)
         self.notes: list[str] = []
         """Which witnesses are missing, and why."""
 
@@ -130,11 +136,14 @@ class Problem(Contraction):
                 self._choices[i] = self._chosen_freely(found, i, by_rule, off, rounding)
                 off &= ~self._choices[i] & (apart <= _CLOSE * scale)
                 by_jax[i], bound = self._corrected(i, by_jax[i], bound, off)
+                off &= ~(distance(by_rule[i], by_jax[i]) <= bound)
+                bound = self._with_rounding(rule_set, i, by_rule[i], by_jax[i], bound, off)
             to_jax = _elementwise(by_rule[i], by_jax[i], bound, self._choices[i], "jax", scale)
             if found is None:
                 answers.append(Answer({**to_jax.differences, "differences": 0.0}, to_jax.allowed))
                 continue
-            slopes = self._along(found, i, here, rule_set, scale)
+            known = all(not finding.wrong for finding in to_jax.findings.values())
+            slopes = self._along(found, i, here, rule_set, rounding, known)
             taylor = None if self._lost[i].any() else found.taylor[i]
             answers.append(
                 Answer(
@@ -336,6 +345,10 @@ class Problem(Contraction):
         alone = measured(self, lines, by_rule, rounding)
         expected = np.array([line.along(by_rule) for line in lines])
         allowed = alone.kinked & (np.abs(alone.nearest(expected) - expected) <= alone.bound)
+        for k in np.flatnonzero(alone.kinked & ~allowed):
+            allowed[k] = _among(slopes_of_pieces(self, lines[k], rounding), expected[k])
+            if not allowed[k]:
+                break  # the rule is wrong, whatever it says at others
         free[examined[allowed]] = True
         if allowed.all():
             free[differing] = True
@@ -345,25 +358,25 @@ class Problem(Contraction):
         """JAX's gradient with respect to the i-th input, and the bounds for the rule. The rule may be better
         than JAX: where the two are ``off``, exact numbers replace JAX's, and bounds are at least JAX's
         error."""
-        if not off.any() or (exact := self._in_decimals) is None:
+        if not off.any() or (exact := self._decimals.gradient("jax")) is None:
             return by_jax, bound
         return np.where(off, exact[i], by_jax), np.where(
             off, np.maximum(bound, np.abs(by_jax - exact[i])), bound
         )
 
-    @functools.cached_property
-    def _in_decimals(self) -> Point | None:
-        """JAX's gradient before rounding; ``None`` for large inputs and for functions that decimals lack."""
-        if sum(a.size for a in (*self.point, *self.adjoint) if a is not None) > _MOST_DECIMALS:
-            return None
-        try:
-            found: Point = ExactProgram(self.gradient("jax"), self.point)(self.point)
-        except NoReferenceError:
-            return None
-        return found
+    def _with_rounding(self, rule_set: str, i: int, by_rule: Any, by_jax: Any, bound: Any, off: Any) -> Any:
+        """The bounds for the rule's gradient with respect to the i-th input: where it is ``off``, but right
+        before rounding, its rounding is added."""
+        if not off.any() or (exact := self._decimals.gradient(rule_set)) is None:
+            return bound
+        right = distance(exact[i], by_jax) <= bound
+        return np.where(off & right, bound + np.abs(by_rule - exact[i]), bound)
 
-    def _along(self, found: Measured, i: int, here: Any, rule_set: str, scale: float) -> Answer:
-        """The slopes along the lines through the i-th input."""
+    def _along(
+        self, found: Measured, i: int, here: Any, rule_set: str, rounding: Sequence[Any], known: bool
+    ) -> Answer:
+        """The slopes along the lines through the i-th input. Where they object to a gradient that JAX agrees
+        with (``known``), they are asked again: around kinks, and without rounding."""
         by_rule, by_jax, _ = here
         # No difference of outputs is infinite: there JAX is the only witness.
         silent = self._lost[i] | np.isinf(by_rule[i]) & (by_rule[i] == by_jax[i])
@@ -382,12 +395,54 @@ class Problem(Contraction):
                 bound[k] += hidden
         if not rows:
             return Answer({"differences": 0.0})
+        off = abs(expected - nearest)
+        doubtful = [k for k in rows if known and not off[k] <= bound[k] and np.isfinite(off[k])]
+        for k in sorted(doubtful, key=lambda k: float(bound[k] / off[k])):
+            again = self._asked_again(found, k, by_rule, rule_set, rounding)
+            if again is None:
+                break  # the rule is wrong, whatever it says along others
+            nearest[k], bound[k] = again
         lengths = np.array([found.lines[k].length for k in rows])
         expected, nearest, bound = (a[rows] / lengths for a in (expected, nearest, bound))
+        scale = self._scales[i]
         return _judged("differences", expected, nearest, bound, scale, lambda k: found.lines[rows[k]].element)
 
-    def _moves_unseen(self, found: Measured, k: int, rule_set: str) -> bool:
-        """Whether JAX says that an output moves along a line although no bit of it changes."""
+    def _asked_again(
+        self, found: Measured, k: int, by_rule: Any, rule_set: str, rounding: Sequence[Any]
+    ) -> tuple[float, float] | None:
+        """The slope along the k-th line and its bound, where these do not object to the rule after all."""
+        line, slope = found.lines[k], found.lines[k].along(by_rule)
+        through = [other.input == line.input for other in found.lines]
+        pieces = slopes_of_pieces(self, line, rounding) if found.kinked[through].any() else None
+        if pieces and _among(pieces, slope):
+            low, high, bound = pieces
+            return min(max(slope, low), high), bound
+        for digits in DIGITS:
+            if (gradient := self._decimals.gradient(rule_set, digits)) is None:
+                return None
+            # What rounding explains is as small as what JAX may differ by.
+            near = [
+                np.where(np.abs(e - g) <= _CLOSE * scale, e, g)
+                for e, g, scale in zip(gradient, by_rule, self._scales, strict=True)
+            ]
+            exact = line.along(near)
+            nearest, bound = float(found.nearest(np.full(len(found.lines), exact))[k]), float(found.bound[k])
+            if not abs(exact - nearest) <= bound and (samples := self._decimals.samples(digits)):
+                try:
+                    again = measured(self, [line], near, rounding, samples)
+                except NoReferenceError:
+                    return None
+                nearest, bound = float(again.nearest(np.array([exact]))[0]), float(again.bound[0])
+            if abs(exact - nearest) <= bound:
+                return nearest, bound + abs(exact - slope)
+        nearest, bound = float(found.nearest(np.full(len(found.lines), slope))[k]), float(found.bound[k])
+        bound += hidden_rounding(found, k, self.weights)
+        unseen = abs(slope - nearest) <= bound and self._moves_unseen(found, k, rule_set, DIGITS[-1])
+        return (nearest, bound) if unseen else None
+
+    def _moves_unseen(self, found: Measured, k: int, rule_set: str, digits: int = 0) -> bool:
+        """Whether JAX says that an output moves along a line although no bit of it changes; with ``digits``,
+        in decimals."""
         if len(self.weights) != sum(a.size for a in self.adjoint if a is not None):
             return True
         still, start = ~found.slopes.moved[k], 0
@@ -398,8 +453,11 @@ class Problem(Contraction):
                 continue
             adjoint.append(a * still[start : start + a.size].reshape(a.shape))
             start += a.size
-        ((_, by_jax, _),) = self.gradients(rule_set, [self.point], [adjoint])
-        return found.lines[k].along(by_jax) != 0
+        if digits:
+            by_jax = self._decimals.gradient_of(adjoint, digits)
+        else:
+            ((_, by_jax, _),) = self.gradients(rule_set, [self.point], [adjoint])
+        return by_jax is not None and found.lines[k].along(by_jax) != 0
 
     # -- cotangents
 
@@ -437,6 +495,11 @@ def _scatter(here: Any, near: Sequence[Any], i: int) -> Any:
     with np.errstate(invalid="ignore"):
         moved = [np.max([np.abs(other[by][i] - here[by][i]) for other in near], axis=0) for by in (0, 1)]
     return _ROUNDINGS * np.nan_to_num(moved[0] + moved[1], posinf=0.0)
+
+
+def _among(pieces: tuple[float, float, float] | None, slope: float) -> bool:
+    """Whether a slope is between those of the pieces around a kink."""
+    return pieces is not None and pieces[0] - pieces[2] <= slope <= pieces[1] + pieces[2]
 
 
 def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:

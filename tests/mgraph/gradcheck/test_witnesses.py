@@ -87,6 +87,110 @@ def test_what_rounding_hides_is_not_held_against_a_rule() -> None:
     assert 0 < report.checks[1].findings["differences"].bound < 1e-12
 
 
+@pytest.mark.parametrize("spread", [50.0, 150.0, 400.0])
+@pytest.mark.parametrize("function", [mgraph.softmax, mgraph.logsoftmax, mgraph.sigmoid, mgraph.tanh])
+@pytest.mark.sampled(every=3)
+def test_rounding_where_a_function_is_saturated_is_not_held_against_a_rule(
+    function: Any, spread: float
+) -> None:
+    """``c - sum(c y)`` is 0 where y is 1, and stays 0 if c is moved, but its rounding is that of c."""
+    for seed in range(3):
+        values = spread * np.random.default_rng(seed).standard_normal((2, 4))
+        report = check_gradients(function, values=[values], seed=seed)
+        assert report.ok, report
+
+
+def test_an_output_that_keeps_its_bits_may_move_where_decimals_say_so() -> None:
+    assert (report := check_gradients(mgraph.softmax, values=[np.linspace(0.0, -6000.0, 31)])).ok, report
+
+
+class SmallOnesInBfloat16(UnaryNodeOp):
+    type = "small ones in bfloat16"
+
+    def forward_ops(self, x):
+        return jnp.exp(x)
+
+    def backward_ops(self, adj, val, x):
+        return (adj * jnp.where(val < 1e-8, val.astype(jnp.bfloat16).astype(val.dtype), val),)
+
+
+def test_the_rounding_of_a_narrower_type_is_held_against_a_rule() -> None:
+    assert "jax" in seen(check_gradients(SmallOnesInBfloat16, values=[[1.0, 2.0, -30.3, -40.7]]))
+
+
+class Cancelling(UnaryNodeOp):
+    """x^2 + 2e8 x, next to numbers a billion times as large."""
+
+    type = "cancelling"
+
+    factor: float = 2.0
+
+    def forward_ops(self, x):
+        return (x + 1e8) ** 2 - 1e16
+
+    def backward_ops(self, adj, val, x):
+        return (adj * self.factor * (x + 1e8),)
+
+
+class Softplus(UnaryNodeOp):
+    """log(1 + exp(x)), whose 1 leaves few digits of a small power."""
+
+    type = "softplus by log"
+
+    factor: float = 1.0
+
+    def forward_ops(self, x):
+        return jnp.log(1.0 + jnp.exp(x))
+
+    def backward_ops(self, adj, val, x):
+        return (self.factor * adj * jax.nn.sigmoid(x),)
+
+
+@jax.custom_jvp
+def softplus(x, factor):
+    return jnp.log(1.0 + jnp.exp(x))
+
+
+@softplus.defjvp
+def _(primals, tangents):
+    (x, factor), (dx, _) = primals, tangents
+    return softplus(x, factor), factor * jax.nn.sigmoid(x) * dx
+
+
+class SoftplusLikeJax(Softplus):
+    """Its mistake is JAX's, too."""
+
+    def forward_ops(self, x):
+        return softplus(x, self.factor)
+
+
+@pytest.mark.parametrize(
+    ("operator", "at", "right"),
+    [(Cancelling, 0.0, 2.0), (Softplus, -20.0, 1.0), (SoftplusLikeJax, -40.0, 1.0)],
+)
+def test_rounding_within_a_forward_is_not_held_against_a_rule_and_hides_no_mistake(
+    operator: Any, at: float, right: float
+) -> None:
+    values = [at + np.random.default_rng(1).standard_normal(5)]
+    assert (report := check_gradients(operator, values=values, fields={"factor": right})).ok, report
+    for factor in (-right, right * (1 + 1e-5)):
+        report = check_gradients(operator, values=values, fields={"factor": factor})
+        assert seen(report) >= {"differences" if operator is SoftplusLikeJax else "jax"}, report
+
+
+def test_a_flat_function_has_a_sharp_bound() -> None:
+    class Leaks(Ramp):
+        def forward_ops(self, x):
+            return jax.nn.relu(x)  # its own derivative is told to JAX
+
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.where(x > 0, 1.0, 1e-18),)
+
+    (check,) = check_gradients(Leaks, values=[[-1.0, -2.0, -3.0]]).checks
+    assert set(check.objections) == {"jax", "differences"}
+    assert check.findings["differences"].bound < 1e-30
+
+
 def test_steps_reach_beyond_no_singularity() -> None:
     report = check_gradients(lambda x: 1.0 / x + mgraph.log(x), values=[[3.0, 1e-2, 1e-4, 1e-7]])
     assert report.ok and not report.checks[0].kinks, report
@@ -234,6 +338,48 @@ def test_ties_that_move_together_have_a_derivative() -> None:
     for seed in range(3):
         assert seen(check_gradients(LargestGivesAllToEach, values=values, seed=seed)) == {"differences"}
     assert seen(check_gradients(mgraph.max, values=[values[0].T])) == {"differences"}, "it is Marian's rule"
+
+
+class Sorted(UnaryNodeOp):
+    """Sorts rows; elements of a tie get the adjoints in their order, as by JAX, in the opposite one, their
+    mean, or all the first one's."""
+
+    type = "sorted"
+
+    ties: str = "jax"
+    scale: float = 1.0
+
+    def forward_ops(self, x):
+        return jnp.sort(x)
+
+    def backward_ops(self, adj, val, x):
+        adj = self.scale * adj
+        order = jnp.argsort(x, -1)
+        ranks = jnp.argsort(order, -1)
+        tied = (x[..., None] == val[..., None, :]).astype(x.dtype)
+        first, last = jnp.argmax(tied, -1), x.shape[-1] - 1 - jnp.argmax(tied[..., ::-1], -1)
+        places = {"jax": ranks, "opposite": first + last - ranks, "first": first}
+        if self.ties == "mean":
+            return (jnp.sum(tied * adj[..., None, :], -1) / jnp.sum(tied, -1),)
+        return (jnp.take_along_axis(adj, places[self.ties], -1),)
+
+
+@pytest.mark.parametrize(
+    ("ties", "ok"), [("jax", True), ("opposite", True), ("mean", True), ("first", False)]
+)
+def test_ties_of_more_than_two_may_be_broken_in_any_order(ties: str, ok: bool) -> None:
+    for seed in range(3):
+        values = [np.array([[1.0, 1.0, 1.0, 3.0], [2.0, 2.0, 2.0, 2.0]])]
+        report = check_gradients(Sorted, values=values, fields={"ties": ties}, seed=seed)
+        assert report.ok == ok, report
+
+
+def test_long_steps_that_all_cross_kinks_do_not_count() -> None:
+    """Where long steps to both sides cross kinks, the median is linear but for the point itself."""
+    values = [np.array([[1e6 + 0.1, 1e6 + 0.5, 1e6 + 1.3]])]
+    for seed in range(3):
+        assert (report := check_gradients(Sorted, values=values, seed=seed)).ok, report
+    assert seen(check_gradients(Sorted, values=values, fields={"scale": 1.01})) == {"jax", "differences"}
 
 
 # ---------------------------------------------------------------- cotangents
