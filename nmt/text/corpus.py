@@ -327,8 +327,8 @@ class Corpus:
         return FittingShapes(chosen, fit, self._layout, map(self._layout.size, batches))
 
     def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
-        """The shapes of this epoch; all of them with ``--mini-batch-fit``."""
-        if self._batching.sizes or not self._typical:
+        """The shapes of this epoch: those worth compiling, or all, as with ``--mini-batch-fit``."""
+        if not self._typical:
             return shapes
         left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout, self._program)
         return Shapes(left, self._layout)

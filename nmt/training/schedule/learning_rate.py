@@ -87,7 +87,7 @@ class LearningRate:
         self.set(state)
         if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "batches":
             start, freq = self._options.lr_decay_start[0], self._options.lr_decay_freq
-            if 0 < start <= state.batches and freq > 0 and (state.batches - start) % freq == 0:
+            if 0 < start <= state.batches and (state.batches - start) % freq == 0:
                 self._apply_decay(state, "after {} batches", state.batches)
         if self._first and self._options.lr_warmup_at_reload:
             self._restart_warmup(state)

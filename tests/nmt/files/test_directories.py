@@ -199,6 +199,13 @@ def test_yaml_of_any_style_is_a_configuration(models: str, files: Files) -> None
     assert found["models"] == (str(folder / "a.npz"),) and found["beam_size"] == 3
 
 
+def test_a_path_that_leads_nowhere_stays(files: Files) -> None:
+    """So the error names it as the configuration does."""
+    folder = files("model.npz", decoder_yml="models: [/moved/other.npz]\nvocabs: [/moved/a.yml, b.yml]\n")
+    found = read_directory(folder)
+    assert (found["models"], found["vocabs"]) == (("/moved/other.npz",), ("/moved/a.yml", "b.yml"))
+
+
 def test_an_empty_list_of_a_configuration_is_looked_for(files: Files) -> None:
     folder = files("a.npz", "vocab.spm", config_yml="models:\nvocabs:\nbeam-size: 2\n")
     found = read_directory(folder)

@@ -9,8 +9,17 @@ import jax
 import pytest
 
 from mgraph import callers_settings
-from nmt.search.lane_sizes import LaneSize
-from nmt.search.schedule import FIRST, TURN, Found, Request, Searches, Waiting, searches_at_once
+from nmt.search.lane_sizes import FEW_ROWS, LaneSize
+from nmt.search.schedule import (
+    FIRST,
+    MOST_SEARCHES,
+    TURN,
+    Found,
+    Request,
+    Searches,
+    Waiting,
+    searches_at_once,
+)
 from nmt.text.packing import Bins
 
 SECONDS = 60
@@ -42,7 +51,17 @@ def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
     assert waiting.next_lane() is None
 
 
+def test_a_lane_with_few_sentences_has_one_search() -> None:
+    few, many = [request(i, 40) for i in range(FEW_ROWS)], [request(i, 9) for i in range(FEW_ROWS + 1)]
+    waiting = Waiting([*few, *many], [SHORT, LONG], beam=2)
+    assert [waiting.next_lane() for _ in range(4)] == [LONG, SHORT, SHORT, SHORT]
+    waiting = Waiting([*few, request(FEW_ROWS, 40), *many], [SHORT, LONG], beam=2)
+    assert [waiting.next_lane() for _ in range(4)] == [LONG, SHORT, LONG, SHORT], "the others take turns"
+
+
 def test_a_lane_waits_for_what_fits_into_it() -> None:
+    long = Waiting([request(0, 40)], [SHORT, LONG], beam=2)
+    assert long.empty(SHORT) and long.take(SHORT, 9) == []
     waiting = Waiting([request(0, 5), request(1, 40)], [SHORT, LONG], beam=2)
     assert not waiting.empty(SHORT) and not waiting.empty(LONG)
     assert waiting.next_lane() == LONG
@@ -91,7 +110,8 @@ def test_the_longest_that_fits_is_taken_next() -> None:
 
 
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
-    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG], beam=2)
+    longer = LaneSize(104, 150, 300)
+    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG, longer], beam=2)
     first, second = waiting.take(SHORT, 2)
     whole = LaneSize(24, 600, 1200)
     waiting.again(first, whole)
@@ -105,6 +125,12 @@ def test_each_gpu_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """So does the one that JAX chose."""
     monkeypatch.setattr("nmt.search.schedule.platform_of", lambda device: "gpu")
     assert [searches_at_once(4, devices) for devices in (0, 1, 2)] == [1, 1, 2]
+
+
+def test_each_core_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.search.schedule.platform_of", lambda device: "cpu")
+    monkeypatch.setattr("nmt.search.schedule.cores", lambda: 99)
+    assert [searches_at_once(*given) for given in ((), (3,), (3, 9))] == [MOST_SEARCHES, 3, 9]
 
 
 def test_searches_run_at_once() -> None:
@@ -125,7 +151,7 @@ def test_an_error_ends_all_searches(searches: int) -> None:
     def search(number: int) -> Iterator[Found]:
         for turn in range(1_000_000):
             turns.append(turn)
-            if turn == 3:
+            if turn == 3 and number == 0:
                 raise RuntimeError("no memory")
             yield []
 

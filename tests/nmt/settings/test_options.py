@@ -108,6 +108,8 @@ def test_lists_go_on_after_an_equals_sign() -> None:
     found = parse(DECODE, "--vocabs=a.yml b.yml --models=m --weights=-1 --beam-size=3 --input=x=y".split())
     assert (found.vocabs, found.models, found.weights) == (("a.yml", "b.yml"), ("m",), (-1.0,))
     assert (found.beam_size, found.input) == (3, ("x=y",))
+    assert parse(DECODE, ["--input=-x"]).input == ("-x",)
+    assert parse(DECODE, "--vocabs a b --models m --input vocabs=x".split()).input == ("vocabs=x",)
     assert parse(EMBED, ["--vocabs=a.yml", "b.yml"]).vocabs == ("a.yml", "b.yml")
 
 
@@ -131,6 +133,7 @@ def test_lists_go_on_after_an_equals_sign() -> None:
         ("--maxi-batch-sort length", "--maxi-batch-sort must be one of none, src, trg; got"),
         ("--log-level loud", "--log-level must be one of trace, debug,"),
         ("--cpu-threads -1", "--cpu-threads must be at least 0, got -1"),
+        ("--gemm-type packed16", "--gemm-type packed16: it is for FBGEMM's packed matrices"),
         ("--shortlist -b 2", "expected at least one argument"),
         ("--output-approx-knn", "--output-approx-knn is Marian's, and refused: "),
         ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and refused: "),
@@ -204,6 +207,12 @@ def test_paths_of_a_configuration_file_are_absolute(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     values = decode("-c conf/decoder.yml")
     assert values.models == (str(tmp_path / "models" / "m.npz"),) and values.input == ("stdin",)
+    (tmp_path / "conf" / "train.yml").write_text(
+        "relative-paths: true\ntrain-sets: [a, b]\ndata-weighting: c\nvalid-script-args: [d/e, f, -g/h]\n"
+    )
+    training = parse(TRAIN, ["-c", "conf/train.yml"])
+    assert training.data_weighting == str(tmp_path / "conf" / "c")
+    assert training.valid_script_args == (str(tmp_path / "conf" / "d" / "e"), "f", "-g/h")
 
 
 def test_a_configuration_file(config: Path) -> None:
@@ -240,6 +249,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
         (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
         ("normalize: 1e39", "bad.yml: --normalize takes a number, got '1e39'"),
+        ("word-penalty: -1e39", "bad.yml: --word-penalty takes a number, got '-1e39'"),
         ("normalize: truly", "bad.yml: --normalize takes a number, got 'truly'"),
         ("mini-batch: 2.5", "bad.yml: --mini-batch takes a whole number, got '2.5'"),
         ("mini-batch: inf", "bad.yml: --mini-batch takes a whole number, got 'inf'"),
@@ -268,6 +278,7 @@ def test_errors_in_a_configuration_file(tmp_path: Path, content: str, reason: st
         ("mini-batch: 2e1", 20),
         (f"seed: {2**64 - 1}", 2**64 - 1),
         ("devices: 0", ("0",)),
+        ("log: on", "on"),
     ],
 )
 def test_numbers_are_converted_as_in_marian(tmp_path: Path, line: str, value: object) -> None:
@@ -301,6 +312,11 @@ def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MODELS", "/data")
     values = decode("--interpolate-env-vars -m ${MODELS}/a.npz -o stdout")
     assert values.models == ("/data/a.npz",) and values.output == "stdout"
+    assert parse(
+        TRAIN, "--interpolate-env-vars --valid-script-args ${MODELS} x -t a b".split()
+    ).valid_script_args == ("/data", "x")
+    with pytest.raises(OptionError, match=r"cannot read configuration file \$\{MODELS\}/c\.yml"):
+        decode("-c ${MODELS}/c.yml")
     with pytest.raises(OptionError, match="environment variable NOWHERE in path .* is not set"):
         decode("--interpolate-env-vars -m ${NOWHERE}/a.npz")
     with pytest.raises(OptionError, match=r"'\$\{' without '\}' in path"):

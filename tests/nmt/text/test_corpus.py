@@ -90,6 +90,8 @@ def test_an_epoch_that_has_ended_leaves_the_states_of_the_next(corpora: Any) -> 
     corpus = corpora(shuffle="data")
     epoch(corpus)
     corpus.end_epoch()
+    with pytest.raises(CorpusError, match="begin_epoch"):
+        list(corpus)
     states = corpus.seed_batch, corpus.seed_corpus
     second = epoch(corpus)
     assert (corpus.seed_batch, corpus.seed_corpus) == states
@@ -120,7 +122,8 @@ def test_an_epoch_that_is_left_has_drawn_what_was_taken(corpora: Any) -> None:
     straight = corpora(shuffle="batches")
     epoch(straight)
     epoch(straight)
-    assert straight.seed_batch != corpora_left[0].seed_batch
+    fresh = corpora(shuffle="batches")
+    assert len({corpus.seed_batch for corpus in (straight, corpora_left[0], fresh)}) == 3
 
 
 def test_memory_or_files(corpora: Any, tmp_path: Path) -> None:
@@ -154,8 +157,10 @@ def test_another_seed_is_another_order(corpora: Any) -> None:
 
 
 def test_an_epoch_must_be_begun(corpora: Any) -> None:
+    corpus = corpora()
+    assert corpus.ready, "there is no thread to wait for"
     with pytest.raises(CorpusError, match="begin_epoch"):
-        next(iter(corpora()))
+        next(iter(corpus))
 
 
 @pytest.mark.parametrize("streams", [1, 3])
@@ -207,6 +212,7 @@ def test_few_shapes_and_little_padding(words: int, shuffle: str, corpora: Any) -
     for _ in range(2):
         epoch(corpus)
         report = corpus.report()
+        assert (report.read, report.sentences) == (400, 400)
         assert len(report.shapes) <= (16 if words else 12)
         assert report.waste < (0.2 if words else 0.15)
         assert report.padded == sum(rows * sum(rest) * n for (rows, *rest), n in report.shapes.items())
@@ -234,6 +240,9 @@ def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
         corpus.begin_epoch()
         assert next(iter(corpus)).sentences == 8
         stop.set()
+        corpus.begin_epoch()
+        assert list(corpus) == []
+    with closing(Corpus(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
         assert list(corpus) == []
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nmt.settings import OptionError
-from nmt.text.corpus import Corpus
+from nmt.text.corpus import Corpus, EpochReport
 from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sentences import Casing
 from nmt.text.vocabs.base import Vocab
@@ -118,6 +118,7 @@ def test_what_is_left_out_is_reported(corpora: Any, tmp_path: Path) -> None:
     text = write(
         tmp_path / "text",
         "w1 w2\tw3\t0-0\t0.5", "w1 w2 w3 w4\tw1\t0-0\t1", "w1\tw2\t0-1-1\t1", "w1\tw2\t4-0\t1",
+        "w1\tw2\t0-x\t1",
         "w1\tw2\t0-0\tmuch", "w1\tw2\t0-0\t1\tw3", "\t\t\t1", "\udcffw1\tw2\t0-0\t2",
     )  # fmt: skip
     corpus = corpora(
@@ -129,13 +130,13 @@ def test_what_is_left_out_is_reported(corpora: Any, tmp_path: Path) -> None:
     report = corpus.report()
     assert dict(report.left_out) == {
         "with more words than --max-length": 1,
-        "with a bad word alignment": 2,
+        "with a bad word alignment": 3,
         "with bad weights": 1,
         "with too many fields": 1,
     }
-    assert report.read == 8
+    assert report.read == 9
     assert report.lines()[1] == (
-        "5 of 8 lines left out: 2 with a bad word alignment, 1 with more words than --max-length, "
+        "6 of 9 lines left out: 3 with a bad word alignment, 1 with more words than --max-length, "
         "1 with bad weights, 1 with too many fields"
     )
     assert report.lines()[2] == "lines that are not valid UTF-8 (such words are unknown): 1"
@@ -193,7 +194,14 @@ def test_cut_and_reversed_sentences(vocab: Vocab, corpora: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("weights", "left", "few"),
-    [("1", 0, 0), ("1 2", 0, 1), ("1 2 3 4", 0, 0), ("1 2 3 4 5", 0, 0), ("1 2 3 4 5 6", 1, 0)],
+    [
+        ("1", 0, 0),
+        ("1 nan", 1, 0),
+        ("1 2", 0, 1),
+        ("1 2 3 4", 0, 0),
+        ("1 2 3 4 5", 0, 0),
+        ("1 2 3 4 5 6", 1, 0),
+    ],
 )
 def test_a_wrong_number_of_weights_is_reported(
     weights: str, left: int, few: int, corpora: Any, tmp_path: Path
@@ -205,6 +213,26 @@ def test_a_wrong_number_of_weights_is_reported(
     assert corpus.report().left_out["with bad weights"] == left
     told = "lines with fewer weights than target words (the missing ones are 1): 1"
     assert corpus.report().lines()[1 + left :] == [told] * few
+
+
+def test_only_an_empty_line_needs_no_word_weights(corpora: Any, tmp_path: Path) -> None:
+    target, weights = write(tmp_path / "target", "w1 w2 w3", "w1", ""), write(tmp_path / "weights", *[""] * 3)
+    options = {"train_sets": (target, target), "data_weighting": weights}
+    corpus = corpora(**options, data_weighting_type="word")
+    assert epoch(corpus)[0].sentences == 1
+    assert dict(corpus.report().left_out) == {"with bad weights": 2}
+    with pytest.raises(CorpusError, match="3 of 3 lines left out: 3 with bad weights"):
+        epoch(corpora(**options, data_weighting_type="sentence"))
+
+
+def test_batches_of_new_shapes_are_counted() -> None:
+    report = EpochReport()
+    for fresh in (False, True, True):
+        report.add((2, 3, 3), 9, (4, 3, 3), fresh)
+    assert report.lines()[0].endswith(
+        "(2 batches fitted none of those chosen before); padding takes 62.5% of the positions, 50.0% for the "
+        "shapes"
+    )
 
 
 def test_weights_are_cut_with_their_sentences(corpora: Any, tmp_path: Path) -> None:

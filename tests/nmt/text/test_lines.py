@@ -20,9 +20,11 @@ from nmt.text.lines import (
     from_text,
     is_file,
     is_utf8,
+    naming,
     open_input,
     open_output,
     read_lines,
+    read_whole,
     to_text,
     without_end,
 )
@@ -115,6 +117,14 @@ def test_gz_files_are_packed_and_unpacked(tmp_path) -> None:
         assert list(read_lines(stream)) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_the_first_bytes_of_a_file(name: str, tmp_path: Path) -> None:
+    path = str(tmp_path / name)
+    with open_output(path) as output:
+        output.write(b"a\nb\n")
+    assert (read_whole(path), read_whole(path, 3)) == (b"a\nb\n", b"a\nb")
+
+
 @pytest.mark.parametrize("name", ["full", "full.gz"])
 def test_a_full_disk_is_named(tmp_path: Path, name: str) -> None:
     full = tmp_path / name
@@ -124,6 +134,13 @@ def test_a_full_disk_is_named(tmp_path: Path, name: str) -> None:
         open_output(str(full)) as stream,
     ):
         stream.write(b"a line\n")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full", "other"), OSError("damaged")], ids=str)
+def test_only_a_system_error_without_a_name_is_named(error: OSError) -> None:
+    with pytest.raises(OSError) as raised, naming("text"):
+        raise error
+    assert raised.value is error
 
 
 @pytest.mark.parametrize(
@@ -185,7 +202,19 @@ def test_any_name_is_written_and_read_again() -> None:
     assert from_text(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "5", "[1]", '["abc"]', '[["a"]]', '[["a", "b", "c"]]', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5",
+        "[1]",
+        '["abc"]',
+        '[["a"]]',
+        '[["a", "b", "c"]]',
+        '[["a", 1, "c"], [1, 1, "c"]]',
+        "[" * 100_000,
+    ],
+)
 def test_what_is_no_list_of_files(text: str) -> None:
     with pytest.raises(ValueError):
         from_text(text)

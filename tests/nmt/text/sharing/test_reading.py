@@ -156,6 +156,7 @@ def test_other_lines_in_one_process_are_an_error_in_each(lines: int, vocab: Voca
         one, *others = pool.map(rows, together(3))
     assert others == [one] * 2
     assert one.startswith("process 2 read other lines than the first one")
+    assert (", the first one " in one) == (lines < 100), "else as many lines differ"
     assert (" (0, the first one 50): " in one) == (lines in (0, 50))
 
 

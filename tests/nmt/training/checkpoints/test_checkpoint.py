@@ -116,6 +116,8 @@ def test_other_betas_go_on_from_the_denominators(caplog: pytest.LogCaptureFixtur
 
 def test_copies_of_iterations(folder: Path) -> None:
     values, found = loaded(DATA / "lm-adam", overwrite=False)
+    save(values, found, final=True)
+    assert sorted(contents(folder)) == FILES, "the last one needs no copy"
     save(values, found, final=False)
     copies = ["model.iter3.npz", "model.iter3.npz.decoder.yml"]
     assert sorted(contents(folder)) == copies + FILES

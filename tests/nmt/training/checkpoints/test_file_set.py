@@ -264,6 +264,14 @@ def test_what_no_training_of_ours_left_stays(
     assert (folder / "model.npz").read_text() == "ours"
 
 
+def test_sets_of_other_models_stay(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in (".a.npz.growing", ".model.written", ".model.npz.kept")]
+    for other in others:
+        other.mkdir()
+    settle(tmp_path / "model.npz")
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
 def test_the_folder_of_a_set_is_the_users_alone(folder: Path) -> None:
     with replacing_set("set") as place:
         assert os.name != "posix" or os.stat(place).st_mode & 0o777 == 0o700

@@ -163,6 +163,17 @@ def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path) -> None:
     assert taken == [1] * rounds
 
 
+def test_a_lock_that_is_gone_leaves_no_open_file(tmp_path: Path) -> None:
+    def lowest() -> int:
+        os.close(number := os.open(os.devnull, os.O_RDONLY))
+        return number
+
+    before = lowest()
+    with training_lock(tmp_path / "model.npz"):
+        assert lowest() > before
+    assert lowest() == before
+
+
 def test_letting_go_and_taking_exclude_each_other(tmp_path: Path) -> None:
     model, inside, most, taken = tmp_path / "model.npz", 0, 0, 0
 

@@ -248,6 +248,64 @@ def test_what_can_be_read_once_is_read_once() -> None:
     assert not training.keep_going()
 
 
+def test_a_stalled_validation_without_decay_resets_no_optimizer() -> None:
+    words = "--lr-decay 0.5 --lr-decay-strategy stalled --lr-decay-start 2 --lr-decay-reset-optimizer"
+    training = scheduler(f"{words} --learn-rate 1")
+    for stalled, rate in enumerate([1, 0.5, 0.5, 0.25], start=1):
+        training.new_stalled(stalled)
+        assert training.reset_optimizer == (stalled % 2 == 0)
+        assert training.learn_rate == rate
+
+
+def test_an_epoch_without_decay_resets_no_optimizer() -> None:
+    words = "--lr-decay 0.5 --lr-decay-strategy epoch --lr-decay-start 3 --lr-decay-reset-optimizer"
+    state = TrainingState(eta=1.0, loaded=True)
+    training = scheduler(f"{words} --learn-rate 1", state)
+    for rate in (1, 0.5, 0.25):
+        training.new_epoch()
+        assert (training.reset_optimizer, training.learn_rate) == (rate < 1, rate)
+        assert not state.loaded
+
+
+@pytest.mark.parametrize("strategy", ["epoch", "batches", "stalled"])
+def test_nothing_decays_by_default(strategy: str) -> None:
+    training = scheduler(
+        f"--lr-decay-strategy {strategy} --lr-decay-start 1 --lr-decay-freq 1 --learn-rate 1"
+    )
+    training.update(result())
+    training.new_stalled(1)
+    training.new_epoch()
+    assert training.learn_rate == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "goes_on"), [("-t a b", True), ("--tsv -t a", True), ("--tsv -t stdin", False)]
+)
+def test_only_a_text_that_is_read_once_ends_with_its_epoch(words: str, goes_on: bool) -> None:
+    options = parse(TRAIN, [*words.split(), *"-v a.yml b.yml -m model.npz".split()])
+    training = Scheduler(options, TrainingState(eta=0.0))
+    training.new_epoch()
+    assert training.keep_going() == goes_on
+
+
+def test_a_line_may_follow_at_once() -> None:
+    records: list[DisplayRecord] = []
+    training = scheduler("--disp-freq 1", clock=lambda: 0.0, on_display=records.append)
+    training.update(result())
+    assert records[0].words_per_second == math.inf
+
+
+@pytest.mark.parametrize("event", [lambda training: training.new_stalled(1), Scheduler.new_epoch])
+def test_a_stalled_validation_or_an_epoch_sets_the_rate_again(event: Callable[[Scheduler], None]) -> None:
+    """As in Marian, so a warm-up that the last update has begun again counts at once."""
+    training = scheduler("--lr-warmup 2 --lr-warmup-cycle --learn-rate 1")
+    for _ in range(2):
+        training.update(result())
+    assert training.learn_rate == 1
+    event(training)
+    assert training.learn_rate == 0
+
+
 def test_a_resumed_run_that_has_stalled_ends() -> None:
     state = TrainingState(eta=0.0, loaded=True)
     assert not scheduler("--early-stopping 3", state, stalled=lambda _: 3).keep_going()
@@ -296,7 +354,7 @@ def test_amounts(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10k", "-1", "0.5", "3x", "1_000", "100TT", "K", "u", "inf", "1e30", "1k,5", "."]
+    "text", ["", "10k", "-1", "0.5", "3x", "1_000", "100TT", "K", "u", "inf", "1e30", str(2**63), "1k,5", "."]
 )
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(OptionError, match=rf"--after: expected a whole number, .* got '{re.escape(text)}'"):
@@ -321,6 +379,8 @@ def test_periods_are_not_in_epochs() -> None:
         ("--logical-epoch 0u", "--logical-epoch: expected an amount above 0, got '0u'"),
         ("--logical-epoch 1e x", "--logical-epoch: expected the number of decimals, got 'x'"),
         ("--throw-on-divergence 3 x", "--throw-on-divergence: expected two numbers .* got 3 x"),
+        ("--throw-on-divergence -1 2", "--throw-on-divergence: expected two numbers .* got -1 2"),
+        ("--throw-on-divergence 3 -1", "--throw-on-divergence: expected two numbers .* got 3 -1"),
         ("--throw-on-divergence 3 2 5 3e", "--throw-on-divergence: expected updates"),
         ("--mini-batch-warmup x", "--mini-batch-warmup: expected a whole number"),
         ("--mini-batch-track-lr", "--mini-batch-track-lr"),
