@@ -275,7 +275,6 @@ def _subclasses(cls: Any) -> Iterator[Any]:
 
 def _chosen(names: Sequence[str], known: Iterable[Operator], module: str | None) -> list[Operator]:
     known = list(known)
-    where = "mgraph operators lists all" if module is None else f"{module} defines {len(known)} others"
     if not names:
         return known
     chosen: dict[Operator, None] = {}
@@ -285,8 +284,12 @@ def _chosen(names: Sequence[str], known: Iterable[Operator], module: str | None)
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
             hint = meant(name.lower(), {c.type.lower() for c in known}, repr)
-            few = ", ".join(c.__name__ for c in known) if len(known) <= _LISTED else ""
-            listed = f"; there are {few}" if few else f"; {where}"
-            raise ArgumentError(f"there is no operator {name!r}{hint or listed}")
+            if len(known) <= _LISTED:
+                others = f"there are {', '.join(c.__name__ for c in known)}"
+            elif module is None:
+                others = "mgraph operators lists all"
+            else:
+                others = f"{module} defines {len(known)} others"
+            raise ArgumentError(f"there is no operator {name!r}{hint or f'; {others}'}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 
@@ -11,4 +12,8 @@ class MadeFromOptions:
     options: Any
 
     def __reduce__(self) -> Any:
-        return type(self), (self.options,)
+        return partial(type(self), **self._beside_options()), (self.options,)
+
+    def _beside_options(self) -> dict[str, Any]:
+        """What else the object was made from: arguments that are no options."""
+        return {}

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -183,9 +182,8 @@ class Scorer(MadeFromOptions):
     def __repr__(self) -> str:
         return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
 
-    def __reduce__(self) -> Any:
-        _, options = super().__reduce__()
-        return partial(type(self), pieces=self._pieces), options
+    def _beside_options(self) -> dict[str, Any]:
+        return {"pieces": self._pieces}
 
     @classmethod
     def from_dir(cls, path: Path, config: str = "", **options: Unpack[ScoreOverrideKeywords]) -> Scorer:

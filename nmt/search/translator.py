@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import jax
@@ -183,9 +182,8 @@ class Translator(MadeFromOptions):
         vocabs = ", ".join(map(repr, [*self.source_vocabs, self.target_vocab]))
         return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
 
-    def __reduce__(self) -> Any:
-        _, options = super().__reduce__()
-        return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), options
+    def _beside_options(self) -> dict[str, Any]:
+        return {"pieces": self._pieces, "mbr": self._utility or ""}
 
     def with_options(self, *, mbr: str | Utility | None = None, **given: Any) -> Translator:
         """The same models and vocabularies with other options for lines, search and printing.

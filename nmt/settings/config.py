@@ -258,8 +258,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
     ``no``, ``1e-1`` and ``none`` mean the same as in Marian; ``normalize: true`` is 1, as there.
     """
     try:
-        with open(path_text(path), encoding="utf-8", errors="surrogateescape") as stream:
-            content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1)) or {}
+        content = yaml_text.read_file(path_text(path)) or {}
     except ArgumentError as error:
         raise OptionError(f"configuration file: {error}") from None
     except OSError as error:

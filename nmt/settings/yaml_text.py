@@ -36,6 +36,12 @@ def read(text: str) -> Any:
         loader.dispose()
 
 
+def read_file(path: str) -> Any:
+    """``read`` the text of a file, in UTF-8 but for escaped bytes; ``OSError`` if it cannot be read."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        return read(stream.read(MAX_CHARACTERS + 1))
+
+
 class _Loader(yaml.BaseLoader):
     """Limits depth, and size with aliases expanded."""
 

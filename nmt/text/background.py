@@ -30,7 +30,8 @@ class Background(Generic[Item]):
         self._asked_to_stop = stopped
         self._queue: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(ahead)
-        self._closed = False
+        self.closed = False
+        """Whether nobody wants the items any more."""
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="mgraph-corpus", daemon=True)
         self._thread.start()
@@ -60,7 +61,7 @@ class Background(Generic[Item]):
 
     def close(self) -> None:
         """Stop the thread, wait for it, and drop what it prefetched."""
-        self._closed = self._ended = True
+        self.closed = self._ended = True
         self._room.release()
         self._thread.join()
 
@@ -69,7 +70,7 @@ class Background(Generic[Item]):
         try:
             while True:
                 self._room.acquire()
-                if self._closed:
+                if self.closed:
                     break
                 self._queue.put((next(self._items), None))
         except Stopped:

@@ -152,7 +152,6 @@ class Corpus:
         self._report = EpochReport()
         self._prepared: Iterator[_Prepared] | None = None
         self._thread: Background[Any] | None = None
-        self._closing = False
         self._after_taken = self.seed_batch
 
     @property
@@ -212,16 +211,17 @@ class Corpus:
     def close(self) -> None:
         """Stop the thread that prepares batches, and remove its temporary files."""
         if self._thread is not None:
-            self._closing = True  # the thread may be waiting for a pipe
             self._thread.close()
-            self._closing = False
+            self._thread = None
         if self._prepared is not None:
-            self._thread = self._prepared = None
+            self._prepared = None
             self._batch_generator.restore(self._after_taken)
 
     def _ends(self) -> bool:
-        """Whether reading is to end: on request, or because nobody wants the rows any more."""
-        return self._closing or (self._stopped is not None and self._stopped())
+        """Whether reading, which may be waiting for a pipe, is to end: on request, or because the corpus is
+        being closed."""
+        closing = self._thread is not None and self._thread.closed
+        return closing or (self._stopped is not None and self._stopped())
 
     def _begin(self, skip: int) -> None:
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text

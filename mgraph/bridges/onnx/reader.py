@@ -62,8 +62,8 @@ class Reader:
 
     def _results(self, operation: ReadOperation, inputs: list[Value]) -> list[Value]:
         standard = operation.source.domain in ("", "ai.onnx")
-        known = standard and not any(isinstance(value, Node) for value in inputs)
-        known = known and operation.kind not in DRAWS
+        known = not any(isinstance(value, Node) for value in inputs)
+        known &= standard and operation.kind not in DRAWS
         if known and not operation.has_graphs and (results := operation.folded(inputs)) is not None:
             return results
         rule = self.rules.get(operation.kind) if standard else None

@@ -102,8 +102,7 @@ def _same_file(one: str, other: str) -> bool:
 def _named(config: str) -> list[str]:
     """The vocabulary files that a training configuration names."""
     try:
-        with open(config, encoding="utf-8", errors="surrogateescape") as stream:
-            content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1))
+        content = yaml_text.read_file(config)
     except (OSError, ValueError, yaml.YAMLError) as error:
         logger.debug("[data] %s cannot be read: %s", config, error)
         return []

@@ -109,8 +109,9 @@ def _string(text: Any) -> str:
 
 
 def _generator(text: Any) -> str:
-    MersenneTwister(0).restore(_string(text) or MersenneTwister(0).text)
-    return _string(text)
+    if _string(text):  # empty before training begins
+        MersenneTwister(0).restore(text)
+    return text
 
 
 def _amount(text: Any) -> Progress:
