@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -138,12 +139,25 @@ def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
     return w.op("Gather", x, flat, axis=axis)
 
 
+def _dynamic_slice(w: Writer, o: Operation, x: Name, *starts: Name) -> Name:
+    """A slice from ``starts``, moved into the array as JAX does."""
+    if not starts:
+        return x
+    sizes = w.dims(_param(o, "slice_sizes"))
+    last = w.op("Sub", w.dims(o.specs[0].shape), sizes)
+    vectors = [w.op("Reshape", w.cast(start, Type.int64), w.ints(1)) for start in starts]
+    wished = w.op("Concat", *vectors, axis=0)
+    first = w.op("Max", w.op("Min", wished, last), w.ints(0))
+    return w.op("Slice", x, first, w.op("Add", first, sizes))
+
+
 def _sort(w: Writer, o: Operation, *xs: Name) -> tuple[Name, ...]:
-    if len(xs) != 1:
+    if len(xs) > 1 and _param(o, "num_keys") != 1:
         raise o.refuse("only the order of one array is")
     axis = _param(o, "dimension")
     size = w.size(o.specs[0].shape[axis])
-    return (w.parts("TopK", 2, xs[0], size, axis=axis, largest=0, sorted=1)[0],)
+    ordered, places = w.parts("TopK", 2, xs[0], size, axis=axis, largest=0, sorted=1)
+    return (ordered, *(w.op("GatherElements", x, places, axis=axis) for x in xs[1:]))
 
 
 def _top_k(w: Writer, o: Operation, x: Name) -> tuple[Name, ...]:
@@ -152,19 +166,48 @@ def _top_k(w: Writer, o: Operation, x: Name) -> tuple[Name, ...]:
     return values, w.cast(places, o.out[1].type)
 
 
+def _log1p(w: Writer, o: Operation, x: Name) -> Name:
+    """``log(1 + x)``; up to 1 it is ``log(u) x / (u - 1)`` with ``u = 1 + x`` (Kahan), in which the rounding
+    of ``u`` cancels."""
+    one = w.number(1, o.out)
+    u = w.op("Add", x, one)
+    log, change = w.op("Log", u), w.op("Sub", u, one)
+    small = _unless_zero(w, o, change, w.op("Div", w.op("Mul", log, x), change), x)
+    return w.op("Where", w.op("Greater", x, one), log, small)
+
+
+def _expm1(w: Writer, o: Operation, x: Name) -> Name:
+    """``exp(x) - 1``; from -1 to 1 it is ``(u - 1) x / log(u)`` with ``u = exp(x)`` (Kahan), in which the
+    rounding of ``u`` cancels."""
+    one = w.number(1, o.out)
+    u = w.op("Exp", x)
+    change = w.op("Sub", u, one)
+    small = _unless_zero(w, o, change, w.op("Div", w.op("Mul", change, x), w.op("Log", u)), x)
+    return w.op("Where", w.op("Greater", w.op("Abs", x), one), change, small)
+
+
+def _unless_zero(w: Writer, o: Operation, change: Name, formula: Name, x: Name) -> Name:
+    """The formula, or ``x`` where 1 has swallowed it."""
+    return w.op("Where", w.op("Equal", change, w.number(0, o.out)), x, formula)
+
+
 PRIMITIVES: dict[str, Rule] = {
     **{name: one(kind) for name, kind in _ONE_TO_ONE.items()},
     **{name: _logic(name) for name in _LOGIC},
     "argmax": _best("ArgMax"),
     "argmin": _best("ArgMin"),
     "broadcast_in_dim": _broadcast,
+    "cbrt": lambda w, o, x: w.op("Mul", w.op("Sign", x), w.op("Pow", w.op("Abs", x), w.number(1 / 3, o.out))),
     "clamp": lambda w, o, low, x, high: w.op("Min", w.op("Max", x, low), high),
+    "dynamic_slice": _dynamic_slice,
     "erfc": lambda w, o, x: w.op("Sub", w.number(1, o.out), w.op("Erf", x)),
-    "expm1": lambda w, o, x: w.op("Sub", w.op("Exp", x), w.number(1, o.out)),
+    "exp2": lambda w, o, x: w.op("Pow", w.number(2, o.out), x),
+    "expm1": _expm1,
     "gather": _gather,
     "integer_pow": lambda w, o, x: w.op("Pow", x, w.number(_param(o, "y"), o.out)),
     "is_finite": lambda w, o, x: w.op("Not", w.op("Or", w.op("IsInf", x), w.op("IsNaN", x))),
-    "log1p": lambda w, o, x: w.op("Log", w.op("Add", x, w.number(1, o.out))),
+    "log1p": _log1p,
+    "log2": lambda w, o, x: w.op("Div", w.op("Log", x), w.number(math.log(2), o.out)),
     "ne": lambda w, o, a, b: w.op("Not", w.op("Equal", a, b)),
     "pad": _pad,
     "reduce_and": _truth("ReduceMin"),

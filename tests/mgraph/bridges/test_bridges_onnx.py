@@ -232,6 +232,32 @@ def test_a_jax_function_as_a_file(tmp_path: Path) -> None:
     chex.assert_trees_all_close(tuple(found.values()), f(*map(jnp.asarray, arguments)), rtol=1e-5, atol=1e-6)
 
 
+def test_primitives_that_onnx_composes(graph: ExpressionGraph, tmp_path: Path) -> None:
+    def f(x: Any, i: Any) -> Any:
+        sliced = [jax.lax.dynamic_slice(x, (i[0], i[1]), (2, 3)), jax.lax.dynamic_slice(x, (i[2], 0), (1, 4))]
+        order = jnp.argsort(jnp.round(x), axis=0)  # with ties
+        return jnp.exp2(x), jnp.log2(jnp.abs(x)), jnp.cbrt(x), *sliced, order
+
+    x, i = drawn(5, 4).astype(np.float32), np.array([1, 9, -1], np.int32)
+    inputs = [graph.input("x", x.shape), graph.input("i", i.shape, "int32")]
+    export_onnx(graph, from_jax(graph, f, *inputs), inputs, tmp_path / "f.onnx")
+    found = run(tmp_path / "f.onnx", x=x, i=i)
+    chex.assert_trees_all_close(tuple(found.values()), f(jnp.asarray(x), jnp.asarray(i)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["log1p", "expm1"])
+def test_small_numbers_keep_their_digits(graph: ExpressionGraph, tmp_path: Path, name: str) -> None:
+    sizes = np.concatenate([np.logspace(-30, 0, 61), [0.0, 1.1, 3.0, 60.0, 120.0, np.inf]])
+    x = np.concatenate([sizes, -sizes, [np.nan]]).astype(np.float32)
+    export_onnx(
+        graph, from_jax(graph, getattr(jnp, name), node := graph.input("x", x.shape)), [node], tmp_path / "f"
+    )
+    (found,) = run(tmp_path / "f", x=x).values()
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(found, expected, rtol=5e-7, atol=0)
+
+
 class ScaledSquare(mgraph.UnaryNodeOp):
     """A user's operator that no rule knows."""
 
