@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .errors import ArgumentError, GraphError, ShapeError
@@ -44,6 +45,14 @@ def as_array(what: str, value: Any) -> np.ndarray:
         raise
     except TypeError:  # e.g. for a random key
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}") from None
+
+
+def numbers(what: str, value: Any) -> np.ndarray:
+    """``as_array``; ``ArgumentError`` also if the elements are no real numbers."""
+    array = as_array(what, value)
+    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ArgumentError(f"{what} takes numbers, got {described(array)}{here()}")
+    return array
 
 
 def is_array(value: Any) -> bool:

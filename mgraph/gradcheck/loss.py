@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..arrays import described, numbers
 from ..errors import ArgumentError
 from ..function import Function
 from ..graph import ExpressionGraph
@@ -58,9 +59,12 @@ def check_loss(
     ``record`` records the loss in a graph; if it has several elements, their sum is differentiated.
     ``float32=False`` compares in float64 only. ``rule_set="marian"`` judges Marian's own formulas. Matrix
     products are computed in full float32, also on devices where JAX would round their operands.
-    ``ArgumentError`` if ``record`` does not return a node of floating point numbers.
+    ``ArgumentError`` if ``record`` does not return a node of floating point numbers, or ``params`` are not
+    arrays of numbers by name.
     """
-
+    if not isinstance(params, Mapping):
+        raise ArgumentError(f"check_loss: expected parameters by name, got {described(params)}")
+    params = {name: numbers(f"check_loss: parameter {name!r}", value) for name, value in params.items()}
     wide, narrow = _Loss(record, params, Type.float64), _Loss(record, params, Type.float32)
     loss, expected = wide.gradients("jax")
     found = {"float64": _differences(wide.gradients(rule_set)[1], expected)}
@@ -118,7 +122,7 @@ class _Loss:
     """The loss in one element type, as a function of its parameters."""
 
     def __init__(
-        self, record: Callable[[ExpressionGraph], Node], params: Mapping[str, Any], kind: Type
+        self, record: Callable[[ExpressionGraph], Node], params: Mapping[str, np.ndarray], kind: Type
     ) -> None:
         graph = ExpressionGraph()
         graph.set_default_element_type(kind)
@@ -129,7 +133,7 @@ class _Loss:
                 f"got {loss!r}"
             )
         self._kind, self._function = kind, graph.function(loss)
-        self._values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
+        self._values = {name: p.astype(kind.dtype) for name, p in params.items()}
         self.rounding = 0.0
         """As in ``Widening``."""
         if kind is Type.float64:

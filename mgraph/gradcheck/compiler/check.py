@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...arrays import checked_seed
+from ...arrays import checked_seed, described, is_series, whole
+from ...errors import ArgumentError
 from ...node import NaryNodeOp
 from ...ops.convolution import ConvolutionOp
 from ...platforms import as_wished
@@ -86,8 +87,12 @@ def check_compiled(
     array, the largest number of its example, and how far roundings (of inputs, and in float32) move it
     according to NumPy. Sums over examples, with n terms of random sign, may be off by ``sqrt(n)`` times as
     many roundings. XLA's ``tanh`` in a loop needs 64 of the 256. Integers must be equal.
+
+    ``ArgumentError`` for an unknown operator or module, and for ``sizes`` that are not positive whole
+    numbers.
     """
     chosen, seed = chosen_operators(names, module), checked_seed(seed)
+    sizes = None if sizes is None else _checked_sizes(sizes)
     compositions = [(subject, SIZES) for subject in COMPOSITIONS]
     operators = [
         (Subject(cls.__name__, cls, case, _WEIGHTS.get(cls, ())), OTHER_CASES if i else FIRST_CASE)
@@ -106,6 +111,16 @@ def check_compiled(
     # The long form's arrays are too large to examine several subjects at the same time.
     rows = rows_of(examined, subjects, on_row, side_by_side=quick)
     return CompiledReport((*lacking, *rows), time.perf_counter() - start)
+
+
+def _checked_sizes(sizes: Sequence[int]) -> list[int]:
+    if is_series(sizes) and not isinstance(sizes, str):
+        found = [whole("check_compiled", "each of sizes", n) for n in sizes]
+        if found and min(found) > 0:
+            return found
+    raise ArgumentError(
+        f"check_compiled: expected sizes to be positive whole numbers, got {described(sizes)}"
+    )
 
 
 def _row_of(

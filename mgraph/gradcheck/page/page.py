@@ -17,8 +17,10 @@ import jax
 from jaxlib.version import __version__ as _JAXLIB
 
 from ...drawing.page import as_script, filled
+from ...errors import ArgumentError
 from ...files.items import replacing
 from ...names import counted
+from ...places import here
 from ..departures import DepartureReport
 from ..report import COLUMNS, GradientCheck, columns_of
 from ..survey import OperatorReport, OperatorRow
@@ -29,7 +31,12 @@ _PARTS = ("page.css", "page.js")
 
 def write_page(report: OperatorReport | DepartureReport, path: str | os.PathLike[str]) -> None:
     """Write the page of a report on operators or on a whole loss; a file at ``path`` is replaced once the
-    page is complete."""
+    page is complete. ``ArgumentError`` for any other report."""
+    if not isinstance(report, OperatorReport | DepartureReport):
+        raise ArgumentError(
+            "write_page: expected a report of check_operators or check_layers, got one of type "
+            f"{type(report).__name__}{here()}"
+        )
     text = page(report) if isinstance(report, OperatorReport) else report.page()
     with replacing(path) as file:
         file.write(text.encode("utf-8"))

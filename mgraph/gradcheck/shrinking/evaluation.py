@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...arrays import checked_seed, numbers
 from ...cases import Case
 from ...errors import ArgumentError
 from ...graph import ExpressionGraph
@@ -210,20 +211,22 @@ def gradients_at(
     the output does not depend on. ``adjoint`` is an array of the output's shape, or a list with one array for
     each output of a floating point type; by default all ones. ``derivatives`` is ``"rules"``, ``"marian"`` or
     ``"jax"``, with ``surrogate_ops`` as the forward where an operator has them; ``seed`` is that of
-    ``check_gradients``.
+    ``check_gradients``. ``ArgumentError`` for an ``adjoint`` that does not fit.
     """
     arrays = tuple(np.asarray(v) for v in values)
     case = Case(*(a.shape for a in arrays), **(fields or {}))
+    if adjoint is not None:
+        parts = adjoint if isinstance(adjoint, list | tuple) else [adjoint]
+        adjoint = [numbers("gradients_at: an adjoint", part) for part in parts]
     with jax.enable_x64(True):
-        recorded = RecordedExample(Example(target, case, arrays, seed))
+        recorded = RecordedExample(Example(target, case, arrays, checked_seed(seed)))
         rule_set = check_rule_set(derivatives)
 
         def contracted(point: Point) -> jax.Array:
             outputs = recorded.outputs(point, rule_set)
             if adjoint is None:
                 return _contracted(outputs, [jnp.ones(v.shape) for v in outputs])
-            given = adjoint if isinstance(adjoint, list | tuple) else [adjoint]
-            return _contracted(outputs, [jnp.asarray(a) for a in given])
+            return _contracted(outputs, list(map(jnp.asarray, adjoint)))
 
         found = jax.grad(contracted)(recorded.point(Example(target, case, arrays)))
     by_child = dict(zip(recorded.children, map(np.asarray, found), strict=True))

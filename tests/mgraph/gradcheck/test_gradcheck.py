@@ -750,6 +750,10 @@ def test_a_loss_of_several_elements_is_their_sum() -> None:
     assert [check.gradient for check in checks if check.name == "b"] == pytest.approx([np.sin(2.0)])
     with pytest.raises(ArgumentError, match=r"check_loss: expected a function that returns .*, got \["):
         check_loss(lambda graph: [shaped(graph)], params)
+    with pytest.raises(ArgumentError, match="check_loss: expected parameters by name, got None"):
+        check_loss(shaped, None)
+    with pytest.raises(ArgumentError, match="check_loss: parameter '.*' takes numbers, got an array .*<U1"):
+        check_loss(shaped, dict.fromkeys(params, "a"))
 
 
 @pytest.mark.parametrize(

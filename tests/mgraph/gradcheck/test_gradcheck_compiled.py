@@ -14,7 +14,7 @@ import pytest
 
 import mgraph
 import mgraph.gradcheck.compiler.check as compiled
-from mgraph import ShapeError, UnaryNodeOp
+from mgraph import ArgumentError, ShapeError, UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import CompiledReport, CompiledRow, check_compiled
 from mgraph.gradcheck.references.numpy_primitives import NoReferenceError
@@ -74,6 +74,12 @@ def test_a_planted_error_is_found_and_named(
     line = next(line for line in str(report).splitlines() if quantity in line and "not compiled" in line)
     assert line.split()[0] == planted.__name__ and " 101 " in line and " 100,1 " in line
     assert json.loads(json.dumps(report.as_json()))["ok"] is False
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [-3], [2.5], 8, "8"])
+def test_numbers_of_examples_are_positive(sizes: Any) -> None:
+    with pytest.raises(ArgumentError, match="check_compiled: .*sizes .*whole number"):
+        check_compiled(["sin"], sizes=sizes)
 
 
 def test_numpy_sees_what_a_program_and_its_parts_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mgraph import UnaryNodeOp
+from mgraph import ArgumentError, UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import GradientCheck, GradientReport, OperatorReport, OperatorRow, write_page
 from mgraph.gradcheck.example import Example
@@ -98,6 +98,11 @@ def test_the_page_is_complete_and_alone(tmp_path: Path) -> None:
     assert wrong["documents"].keys() >= {"FourthPower", "fourth_power(x, scale=1.0)"}
     assert wrong["sources"]["backward_ops"][-1].strip() == "return (3 * adj * x**3,)"
     assert wrong["sources"].keys() == {"forward_ops", "backward_ops"}
+    with pytest.raises(
+        ArgumentError, match="a report of check_operators or check_layers, got .*GradientReport"
+    ):
+        write_page(report.rows[0].report, tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
     assert [check["verdict"] for check in wrong["checks"]] == ["WRONG: jax, differences", "ok"]
     assert wrong["checks"][0]["slope"] == 1.0 and wrong["checks"][1]["picture"] == ""
 

@@ -271,6 +271,10 @@ def test_gradients_at_given_values() -> None:
     assert rows[1] is None and rows[0].tolist() == [[0, 0], [2, 2]]
     with pytest.raises(ArgumentError, match="expected an adjoint for outputs of the shapes"):
         gradients_at(Mended, [a, b], np.ones(3))
+    with pytest.raises(ArgumentError, match="gradients_at: an adjoint takes numbers, got an array .*<U4"):
+        gradients_at(Mended, [a, b], "ones")
+    with pytest.raises(ArgumentError, match=r"expected a seed from 0 to 2\*\*64 - 1, got 'a'"):
+        gradients_at(Mended, [a, b], seed="a")
 
 
 class Twice(UnaryNodeOp):
