@@ -67,7 +67,7 @@ class FunctionProblem(Problem):
             answers = [replace(answer, allowed={}, findings={}) for answer in answers]
         told = [self._told(i, answer) for i, answer in enumerate(answers)]
         # At a kink, forward mode may choose a different subgradient from JAX's; reverse mode is judged there.
-        silent = ("forward",) if lost or not self._smooth else ()
+        silent = ("forward",) if lost or not self.smooth else ()
         return [self._heard(answer, silent) for answer in told]
 
     def second_order(self, rule_set: str) -> list[Answer]:

@@ -34,9 +34,13 @@ class Contraction:
     """A function of some arrays at a point. Its outputs are contracted with ``cotangent``, a pytree like the
     outputs, or with random numbers. Each program is compiled once."""
 
+    undefined = False
+    """Whether part of the value is NaN or infinite at the point: only the gradient of the rest can be
+    judged."""
+
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         self._values = values
-        self._random = adjoint_draws(seed)
+        self.random = adjoint_draws(seed)
         self.point: Point = jax.device_put([np.asarray(p) for p in point])
         outputs = jax.eval_shape(lambda v: self._values(v, "jax", None), self.point)
         self.adjoint: Adjoint = [self.random_like(spec) for spec in jax.tree.leaves(outputs)]
@@ -51,18 +55,18 @@ class Contraction:
         """Random numbers in the shape of ``spec``, ``None`` for integers."""
         if not is_real(spec):
             return None
-        return np.asarray(self._random.standard_normal(spec.shape) + 0.5)
+        return np.asarray(self.random.standard_normal(spec.shape) + 0.5)
 
-    def leave_out_undefined(self) -> bool:
-        """From now on, take output elements that are NaN or infinite at the point as zero; returns whether
-        the adjoint weighs any of them."""
+    def leave_out_undefined(self) -> None:
+        """From now on, take output elements that are NaN or infinite at the point as zero. ``undefined`` says
+        whether the adjoint weighs any of them."""
         outputs = jax.tree.leaves(self.run(lambda point: self._values(point, "jax", None), self.point))
         self._programs.clear()
         self._left_out = [
             None if a is None else ~np.isfinite(v) for v, a in zip(outputs, self.adjoint, strict=True)
         ]
         pairs = zip(self._left_out, self.adjoint, strict=True)
-        return any(bool(np.any(left & (a != 0))) for left, a in pairs if a is not None)
+        self.undefined = any(bool(np.any(left & (a != 0))) for left, a in pairs if a is not None)
 
     def run(self, function: Callable[..., Any], *args: Any, name: str = "") -> Any:
         """``function(*args)``, compiled; for small inputs in the way that compiles fastest.

@@ -118,6 +118,14 @@ class Measured:
         """The measured slopes; at kinks, the slopes between both sides nearest to the ``expected`` ones."""
         return np.clip(expected, self.low, self.high)
 
+    def nearest_along(self, k: int, expected: float) -> float:
+        """The same for the k-th line alone."""
+        return float(np.clip(expected, self.low[k], self.high[k]))
+
+    def kinked_by(self, i: int) -> bool:
+        """Whether the point is at a kink of a line through the i-th input."""
+        return any(kink and line.input == i for kink, line in zip(self.kinked, self.lines, strict=True))
+
 
 def measured(
     problem: Contraction,
