@@ -24,7 +24,7 @@ def main() -> None:
     width = max(map(len, names))
     for name in names:
         text = importlib.import_module(f"benchmarks.{name}").__doc__ or ""
-        print(f"{name:{width}}  {text.partition(chr(10))[0]}")
+        print(f"{name:{width}}  {' '.join(text.partition(chr(10) * 2)[0].split())}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Finished, Table, finished, positive, print_machine
-from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
+from benchmarks.training.models import MODELS, NO_CACHE, add_options, command_line, training_options
 from mgraph import compile_stats
 from nmt.runtime import devices
 from nmt.settings import TRAIN
@@ -80,7 +80,9 @@ def main() -> None:
     )
     add_options(parser, ["transformer-small"])
     parser.add_argument("--epochs", type=positive, default=1, help="of the first table (%(default)s)")
-    parser.add_argument("--rnn", default="s2s-gru", help="the model of the second table (%(default)s)")
+    parser.add_argument(
+        "--rnn", choices=MODELS, default="s2s-gru", help="the model of the second table (%(default)s)"
+    )
     parser.add_argument(
         "--lengths", type=positive, nargs="+", default=[16, 64, 256], help="of its loops (16 64 256)"
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, positive, print_machine
+from benchmarks.measuring.launcher import UNIT
 from nmt.settings import TRAIN
 from nmt.text.corpus import Corpus
 from nmt.text.vocabs.base import Vocab
@@ -51,7 +52,7 @@ def write_text(folder: Path, lines: int) -> tuple[str, str]:
 
 def memory() -> float:
     """The peak memory of the process so far, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT / 2**20
 
 
 def shapes(texts: tuple[str, str], vocab: Vocab) -> None:

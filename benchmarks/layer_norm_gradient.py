@@ -6,7 +6,8 @@ each task and seed FOLDER gets the validation cross-entropies, per word in nats;
 made of them.
 
 Tasks: ``numbers``, English number words to German ones; and, with ``--corpus DIR --vocab FILE``, the files
-DIR/train.de, train.en, dev.de and dev.en. Finished trainings are not repeated.
+DIR/train.de, train.en, dev.de and dev.en. Finished trainings are not repeated, unless their options have
+changed.
 """
 
 from __future__ import annotations

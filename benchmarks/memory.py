@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Table, finished, positive, print_machine, share_gpu
+from benchmarks.decoding.rows import leave_out
+from benchmarks.measuring import Child, ProcessError, Table, finished, positive, print_machine, share_gpu
 from benchmarks.peers import pymarian_training
 from benchmarks.peers.ctranslate2_decoding import CTranslate2
 from benchmarks.peers.programs import Programs, add_programs, find_programs
@@ -117,7 +118,10 @@ def decoding(options: Mapping[str, Any], peers: Peers, beams: Sequence[int], fol
         name = f"pymarian, {threads} thread{'s'[: threads > 1]}"
         table.row(name, *(peak([peers.programs.pymarian], beam, threads) for beam in beams))
     if peers.programs.ctranslate2_python and options["type"] == "transformer":
-        table.row("CTranslate2", *(_ctranslate2(lines, model, options, peers, b, folder) for b in beams))
+        try:
+            table.row("CTranslate2", *(_ctranslate2(lines, model, options, peers, b, folder) for b in beams))
+        except ProcessError as error:  # it takes no SentencePiece vocabularies
+            leave_out("CTranslate2", error)
     own = peers.threads if jax.default_backend() == "cpu" else 0
     for name in ("mgraph", "mgraph, programs from a cache"):
         table.row(name, *(peak(ours, beam, own, cache) for beam in beams))

@@ -93,9 +93,9 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=0.002, help="seconds of a round (%(default)s)")
     parser.add_argument("--slow", action="store_true", help="print rows with a ratio above 1.1 only")
     given = parser.parse_args()
+    if unknown := set(given.only or ()) - {twin.name for twin in TWINS}:
+        parser.error(f"--only: no operator that is measured: {' '.join(sorted(unknown))}")
     twins = [twin for twin in TWINS if not given.only or twin.name in given.only]
-    if not twins:
-        parser.error(f"no operator of these: {' '.join(given.only)}")
     # As every command does, to keep freed memory on the CPU: else mapping pages would take most of the time.
     devices.start()
     print_machine(rounds=given.rounds, operators=len({twin.name for twin in twins}))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from sacrebleu import BLEU, CHRF
 
-from benchmarks.measuring import ProcessError, Table, finished, print_machine
+from benchmarks.measuring import ProcessError, Table, finished, lines_of, print_machine
 from benchmarks.peers.programs import add_pymarian, find_pymarian
 from nmt import Scorer, Translator
 from nmt.files.saving import convert_model
@@ -32,7 +32,7 @@ SEARCH: dict[str, Any] = {"beam_size": 4, "normalize": 0.6}
 def ours(model: str, given: argparse.Namespace, precision: str) -> tuple[np.ndarray, list[str]]:
     """The log-probability of each word, and the translations."""
     scorer = Scorer(model, given.vocabs, precision=precision, word_scores=True)
-    lines = [Path(text).read_bytes().splitlines() for text in given.texts]
+    lines = [lines_of(text) for text in given.texts]
     words = np.concatenate([score.word_scores for score in scorer.scores(*lines)])
     translator = Translator(model, given.vocabs, precision=precision, **SEARCH)
     return words, translator.translate(*lines[:-1])
@@ -47,7 +47,7 @@ def marians(program: str, model: str, given: argparse.Namespace) -> tuple[np.nda
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder, "output")
             finished([program, command, *common, *options], stdout=output)
-            return output.read_text(encoding="utf-8").splitlines()
+            return lines_of(output)
 
     scored = said("score", "-t", *given.texts, "--word-scores", "--max-length", "1000")
     words = [float(word) for line in scored for word in line.partition("WordScores=")[2].split()]
@@ -59,7 +59,7 @@ class Rows:
 
     def __init__(self, table: Table, references: str) -> None:
         self._table = table
-        self._references = Path(references).read_text(encoding="utf-8").splitlines()
+        self._references = lines_of(references)
         self._exact: tuple[np.ndarray, list[str]] | None = None
 
     def row(self, name: str, words: np.ndarray, lines: list[str]) -> None:

@@ -15,8 +15,8 @@ the process, then the second and the third, all compiling counted; with an empty
 with the cache that this run left.
 
 "TFLOP/s" counts the operations that the model needs (``benchmarks.training.work``); "% of peak" is their
-share of the chip's peak (``benchmarks.measuring.chips``), empty for an unknown chip without ``--peak``.
-``--precision`` is for ours alone: Marian and plain JAX compute in float32.
+share of the chip's peak (``benchmarks.measuring.chips``), empty for an unknown chip without ``--peak``, and
+for Marian's CPU next to a GPU. ``--precision`` is for ours alone: Marian and plain JAX compute in float32.
 
 "times Marian" compares with Marian with as many threads (for a GPU: with the most), "times plain JAX" with
 the step written by hand; both are ratios of speeds, taken within a round.
@@ -117,7 +117,8 @@ def compare_updates(job: Job, rounds: int) -> int:
     table = Table(["trainer", "words/s", *RATES, "times Marian", "times plain JAX"])
     for row, speed in speeds.items():
         same = row.trainer == OURS or job.precision == "float32"
-        rates = rates_of(work, taken[str(row)], job.peak if same else None)
+        there = row.threads in job.own_threads  # Marian's rows stay on the CPU when ours has a GPU
+        rates = rates_of(work, taken[str(row)], job.peak if same and there else None)
         peers = Row(MARIAN, row.threads or max(job.threads)), Row(PLAIN, row.threads)
         ratios = (speed.over(speeds[peer]) if peer in speeds else "" for peer in peers)
         table.row(str(row), speed, *rates, *ratios)

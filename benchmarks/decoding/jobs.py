@@ -26,7 +26,7 @@ from benchmarks.decoding.rows import (
     same,
     write_lines,
 )
-from benchmarks.measuring import Samples, Table, alternate, finished
+from benchmarks.measuring import Samples, Table, alternate, finished, lines_of
 from benchmarks.training.models import NO_CACHE
 
 EMPTY, WARM = "cache empty", "cache warm"
@@ -132,5 +132,5 @@ class _Jobs:
         target.unlink(missing_ok=True)
         done = finished(command, environment=NO_CACHE)
         self._peaks[name] = max(done.peak, self._peaks.get(name, 0))
-        self._made[name] = target.read_text(encoding="utf-8").splitlines()
+        self._made[name] = lines_of(target)
         return done.seconds

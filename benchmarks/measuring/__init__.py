@@ -3,7 +3,7 @@
 from .children import Child, answering
 from .machine import print_machine, share_gpu
 from .options import positive
-from .processes import Finished, ProcessError, finished
+from .processes import Finished, ProcessError, finished, lines_of
 from .rounds import Samples, alternate
 from .table import Table
 
@@ -16,6 +16,7 @@ __all__ = [
     "alternate",
     "answering",
     "finished",
+    "lines_of",
     "positive",
     "print_machine",
     "share_gpu",

@@ -91,6 +91,12 @@ def finished(
         return Finished(seconds, int(peak.read_text()), tuple(lines))
 
 
+def lines_of(path: str | Path) -> list[str]:
+    """The lines of a text that programs read or have written: U+2028 and the like end none."""
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        return [line.removesuffix("\n").removesuffix("\r") for line in stream]
+
+
 def _telling(lines: list[str]) -> list[str]:
     """The lines that say why a process failed: Marian's are followed by a long trace."""
     errors = (place for place, line in enumerate(lines) if "error:" in line.lower())

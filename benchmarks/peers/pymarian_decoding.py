@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import ProcessError, finished
+from benchmarks.measuring import ProcessError, finished, lines_of
 from benchmarks.training.models import command_line
 
 SPEED = re.compile(r"Processed \d+ batches, \d+ lines, \d+ source tokens in ([\d.]+)s - Speed \(total\)")
@@ -46,7 +46,7 @@ class PymarianDecoder:
             speed = SPEED.search("\n".join(line for _, line in done.lines))
             if speed is None:
                 raise ProcessError(f"{self.executable} decode does not say how long it took")
-            return float(speed[1]), target.read_text(encoding="utf-8").splitlines()
+            return float(speed[1]), lines_of(target)
 
     def latencies(self, lines: Sequence[str], **options: Any) -> list[float]:
         """Seconds of each line by itself, with one thread, except the first: the time between lines that

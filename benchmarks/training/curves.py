@@ -65,12 +65,15 @@ def data(train: Sequence[Any], valid: Sequence[Any], vocab: str) -> dict[str, An
 
 
 def curve(folder: Path, name: str, options: Mapping[str, Any]) -> Curve:
-    """The curve of a training, kept in ``folder`` under this name; a finished training is not repeated."""
+    """The curve of a training, kept in ``folder`` under this name; a training that was finished with the same
+    options is not repeated."""
     log, done = folder / f"{name}.json", folder / f"{name}.done"
-    if not done.exists():
-        log.unlink(missing_ok=True)
+    given = json.dumps(options, sort_keys=True)
+    if not done.exists() or done.read_text() != given:
+        for old in (done, log):
+            old.unlink(missing_ok=True)
         Trainer(**options, model=str(folder / f"{name}.npz"), no_reload=True, log_json=str(log)).train()
-        done.touch()
+        done.write_text(given)
     records = [json.loads(line) for line in log.read_text().splitlines()]
     return [(r["update"], r["ce-mean-words"]) for r in records if r["kind"] == "valid"]
 

@@ -12,7 +12,7 @@ from ..files.paths import path_text
 from ..places import here
 from ..running.profile import Profile
 from ..tape import Graph, Tape
-from .faces import color_of
+from .faces import color_of, printable
 from .faces import statistics as all_statistics
 from .page import frame, page
 from .scene import make_scene
@@ -92,7 +92,7 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
     for node in _tape("graphviz", graph).nodes:
         width = 3 if node.is_checkpoint else 1
         lines.append(
-            f'"{node.id}" [shape="{node.form}", label={node.label()}, '
+            f'"{node.id}" [shape="{node.form}", label={printable(node.label())}, '
             f'penwidth={width}, fillcolor="{color_of(node)}"];'
         )
         lines += [*(f'"{child.id}" -> "{node.id}";' for child in node.children), ""]

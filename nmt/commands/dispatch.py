@@ -11,12 +11,13 @@ from jax.errors import JaxRuntimeError
 
 from mgraph import MGraphError, __version__
 from nmt.commands import NAMES
-from nmt.commands.common import asks_for_help
+from nmt.commands.common import asks_for_help, write
 from nmt.runtime.failures import reason
 from nmt.settings import OptionError, nearest
 from nmt.settings.config import checked, read
+from nmt.settings.option import UnknownOptionError
 from nmt.settings.printing import dumped
-from nmt.text.lines import flush_standard_output, silence_standard_output
+from nmt.text.lines import flush_standard_output, open_output, silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1
@@ -39,6 +40,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         code = _answered(name, words[1:])
         flush_standard_output()
         return code
+    except UnknownOptionError as error:
+        return _failed(name, reason(error) + _elsewhere(error.name), USAGE_ERROR)
     except OptionError as error:
         return _failed(name, reason(error), USAGE_ERROR)
     except BrokenPipeError:
@@ -58,13 +61,20 @@ def _answered(name: str, argv: Sequence[str]) -> int:
     given, operands = read(module.COMMAND, argv)  # once: a configuration may come from a pipe
     text = dumped(module.COMMAND, given)
     if text:
-        print(text)
+        with open_output("stdout") as output:
+            write(output, text)  # as bytes: paths need not be in the encoding of the terminal
         return 0
     return module.run(checked(module.COMMAND, given, operands), argv) or 0
 
 
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"nmt.commands.{name}")
+
+
+def _elsewhere(name: str) -> str:
+    """The commands that have an option, as a hint for one that has not; empty if none has."""
+    others = [other for other in NAMES if name in _module(other).COMMAND.options]
+    return f" (--{name} is an option of mgraph {', '.join(others)})" if others else ""
 
 
 def _failed(name: str, said: str, code: int = RUN_TIME_ERROR) -> int:

@@ -113,7 +113,7 @@ def _divided(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, int], parts: 
 
 
 def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    divided = "part" in rows[0]
+    divided = any("part" in row for row in rows)
     columns = [["parameter", "shape", "size", *(PARTS if divided else ()), "layer", "exists with"]]
     for row in rows:
         part = [_shape(row["part"]), row["divided"] or "whole"] if divided else []

@@ -19,7 +19,15 @@ from mgraph.errors import ArgumentError
 from mgraph.files.paths import path_text
 from nmt.settings import yaml_text
 from nmt.settings.aliases import Alias, Given, Origin, expanded
-from nmt.settings.option import Option, OptionError, Options, Support, nearest, options_of
+from nmt.settings.option import (
+    Option,
+    OptionError,
+    Options,
+    Support,
+    UnknownOptionError,
+    nearest,
+    options_of,
+)
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 PATHS = """
@@ -87,11 +95,11 @@ class Command(Generic[C]):
         }
 
     def option(self, name: str, where: str = "") -> Option:
-        """The option with this long name; OptionError with the nearest name if it is unknown."""
+        """The option with this long name; UnknownOptionError with the nearest name if there is none."""
         try:
             return self.options[name]
         except KeyError:
-            raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
+            raise UnknownOptionError.among(self.options, name, where) from None
 
     def values(self, given: Mapping[str, Given], **more: Any) -> C:
         """The options of the command: given values, else defaults; ``more`` are fields that are not options.
@@ -342,7 +350,7 @@ def read_command_line(command: Command[Any], argv: Sequence[str]) -> tuple[dict[
     namespace, rest = parser.parse_known_args(words)
     operands = tuple(word for word in rest if not word.startswith("-")) if command.operands else ()
     if len(operands) < len(rest):
-        raise OptionError(_unexpected(command, rest))
+        raise _unexpected(command, rest)
     given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
     values = {option.name: option.read(words or _implicit(option)) for option, words in given.items()}
     return values, operands
@@ -371,13 +379,13 @@ def _parted(word: str, options: Mapping[str, Option]) -> Sequence[str]:
     return (f"--{name}", value) if several and value and not value.startswith("-") else (word,)
 
 
-def _unexpected(command: Command[Any], words: Sequence[str]) -> str:
+def _unexpected(command: Command[Any], words: Sequence[str]) -> OptionError:
     for word in words:
         if word.startswith("--"):
-            return f"unknown option {nearest(word[2:].partition('=')[0], command.options)}"
+            return UnknownOptionError.among(command.options, word[2:].partition("=")[0])
         if word.startswith("-") and word != "-":
-            return f"unknown option {word}"
-    return f"unexpected argument '{words[0]}'"
+            return OptionError(f"unknown option {word}")
+    return OptionError(f"unexpected argument '{words[0]}'")
 
 
 def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:

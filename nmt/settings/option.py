@@ -27,7 +27,7 @@ from mgraph.errors import ArgumentError, MGraphError
 from mgraph.files.paths import path_text
 from mgraph.names import meant
 from nmt.settings import yaml_text
-from nmt.settings.other_names import MARIANS
+from nmt.settings.other_names import COMMANDS, MARIANS
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
@@ -43,6 +43,19 @@ C = TypeVar("C", bound="Options")
 
 class OptionError(MGraphError, ValueError):
     """An option is unknown or refused, or has an invalid value."""
+
+
+class UnknownOptionError(OptionError):
+    """A command has no option ``name``."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+    @classmethod
+    def among(cls, names: Iterable[str], name: str, where: str = "") -> UnknownOptionError:
+        """The error for a name that is not one of ``names``, with the nearest one."""
+        return cls(f"{where}unknown option {nearest(name, names)}", name)
 
 
 class Support(Enum):
@@ -425,10 +438,10 @@ def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
 
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     """``--beam; did you mean --beam-size?``, or only the name if no other is similar. Hyphens and underscores
-    are equivalent here, and the names that other toolkits use are known."""
+    are equivalent here, and the names that other toolkits and Marian's programs use are known."""
     known = {other.replace("_", "-"): other for other in names}
     said = name.replace("_", "-")
-    close = [said, MARIANS.get(said, "")]
+    close = [said, MARIANS.get(said, ""), COMMANDS.get(said, "")]
     close += difflib.get_close_matches(said, known, n=1)
     close += [other for other in known if said and other.startswith(said)]
     meant = [known[other] for other in close if other in known]

@@ -1,4 +1,4 @@
-"""Names that other toolkits have for Marian's options, for hints in error messages."""
+"""Names that other toolkits have for Marian's options and for commands, for hints in error messages."""
 
 from __future__ import annotations
 
@@ -42,3 +42,13 @@ _NAMES = {
 }
 MARIANS: Mapping[str, str] = {other: name for name, others in _NAMES.items() for other in others.split()}
 """Marian's option by the name that fairseq, HuggingFace's Transformers or OpenNMT has for it."""
+COMMANDS: Mapping[str, str] = {
+    "marian": "train",
+    "marian-conv": "convert",
+    "marian-decoder": "decode",
+    "marian-scorer": "score",
+    "rescore": "score",
+    "translate": "decode",
+    "translator": "decode",
+}
+"""The command that does what another name says."""

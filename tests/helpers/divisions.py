@@ -102,7 +102,7 @@ def resumed(folder: Path) -> dict[str, list[str]]:
 def different(one: str, other: str) -> list[str]:
     """The names of arrays that only one of the files has, or else of arrays that differ."""
     with np.load(one) as left, np.load(other) as right:
-        if left.files != right.files:
+        if set(left.files) != set(right.files):
             return sorted(set(left.files) ^ set(right.files))
         return [
             name

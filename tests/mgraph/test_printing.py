@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 import mgraph
@@ -59,3 +61,8 @@ def test_a_counter_of_a_loop_has_no_gradient_to_print(graph: ExpressionGraph, ca
 def test_names_are_escaped_in_pictures(graph: ExpressionGraph) -> None:
     graph.param("a<b>&c", (2,))
     assert 'label=<param<br/>"a&lt;b&gt;&amp;c" (0/1)>' in graph.graphviz()
+
+
+def test_names_with_characters_that_files_reject_are_drawn(graph: ExpressionGraph, tmp_path: Path) -> None:
+    graph.param("a\udcff\0b", (2,))
+    assert '"a\ufffd\ufffdb" (0/1)' in graph.graphviz(tmp_path / "g.dot")

@@ -380,7 +380,18 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
     ("words", "code", "reason"),
     [
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
+        (["translate"], 2, "mgraph: error: unknown command translate; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
+        (
+            ["decode", "--model", "m"],
+            2,
+            "--model; did you mean --models? (--model is an option of mgraph train, score,",
+        ),
+        (
+            ["decode", "--after-epochs", "3"],
+            2,
+            "--after-epochs (--after-epochs is an option of mgraph train)\n",
+        ),
         (["decode"], 2, "mgraph decode: error: --models: at least one model is needed, got 0"),
         (["decode", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --models: at least one model is needed, got 0"),
         (["score", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --model: at least one model is needed, got 0"),

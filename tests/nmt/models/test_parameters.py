@@ -355,6 +355,15 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
         assert "cannot go with --markdown" in capsys.readouterr().err
 
 
+def test_the_command_takes_a_model_without_parameters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_items(tmp_path / "model.npz", model_items(TRANSFORMER, {}))
+    for words in ([], ["--tensor-parallel", "2"]):
+        assert main(["parameters", "-m", str(tmp_path / "model.npz"), *words]) == 0
+        assert capsys.readouterr().out.endswith("\n\ntransformer: 0 parameters, 0 numbers\n")
+
+
 def test_the_command_lists_the_parameters_of_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

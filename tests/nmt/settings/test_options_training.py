@@ -375,6 +375,11 @@ def test_a_configuration_is_printed_in_place_of_running(
     assert configuration(COMMANDS[name], ["--quiet", "--dump-config=false"]) == ""
 
 
+def test_a_printed_configuration_has_paths_as_bytes(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["decode", "-m", "a\udcff.npz", "-v", "v", "v", "--dump-config", "minimal"]) == 0
+    assert b"  - a\xff.npz" in capsysbinary.readouterr().out.splitlines()
+
+
 def test_a_configuration_from_a_pipe_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         ([], "none.npz: No such file or directory (--models)"),

@@ -59,3 +59,10 @@ def test_updates_are_those_of_one_device_which_holds_less(model: str, place: str
 def test_a_training_goes_on_with_another_division() -> None:
     # Two updates on a group of two devices, two on one, two on a group of four, compared with six on one.
     assert found() == {"": [], ".optimizer.npz": []}
+
+
+def test_arrays_in_another_order_are_compared(tmp_path: Path) -> None:
+    one, two = np.float32([1]), np.float32([2])
+    np.savez(tmp_path / "one.npz", x=one, y=one)
+    np.savez(tmp_path / "other.npz", y=one, x=two)
+    assert divisions.different(str(tmp_path / "one.npz"), str(tmp_path / "other.npz")) == ["x"]
