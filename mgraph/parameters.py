@@ -127,9 +127,10 @@ class GraphParameters(GraphSettings):
         name, as float32.
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
-        complete model (Marian writes the other namespaces' parameters too, under their full names). ``meta``
-        is the text of ``special:model.yml``; without it the text of the loaded model is kept. The file is
-        written atomically.
+        complete model (Marian writes the other namespaces' parameters too, under their full names). If there
+        are none, nothing is written, and the log has a warning. ``meta`` is the text of
+        ``special:model.yml``; without it the text of the loaded model is kept. The file is written
+        atomically.
         """
         yml = self.model_yml if meta is None else text("the meta of a model", meta)
         prefix = f"{self._namespace}::" if self._namespace else ""

@@ -177,19 +177,21 @@ def gradients_of(
             gradients = backward(operator, adj, value, *values)
         return checked(cls, gradients, trained, adj, values)
     except MGraphError as e:
-        raise type(e)(f"{e}{_about(backward, values)}") from None
+        raise type(e)(f"{e}{_about(operator, backward, values)}") from None
     except Exception as e:
         if isinstance(e, TypeError) and not takes(backward, 3 + len(values)):
             wanted = signature_for("backward_ops(self, adj, val", len(values))
             why = f"backward_ops: expected {wanted}, got {signature_of('backward_ops', backward)}"
         else:
             why = failed("backward_ops", e, cls.runtime_fields)
-        raise GradientError(f"{cls.__name__}.{why}{_about(backward, values)}") from e
+        raise GradientError(f"{cls.__name__}.{why}{_about(operator, backward, values)}") from e
 
 
-def _about(backward: Backward, values: tuple[Any, ...]) -> str:
-    """The end of a message about a rule: its children, and its place if it is written in Python."""
-    return _children(values) + rule_place(backward)
+def _about(operator: Any, backward: Backward, values: tuple[Any, ...]) -> str:
+    """The end of a message about a rule: its children, and its place if it is written in Python. The rule of
+    ``map`` and ``lambda_node`` calls a user's function, which is the place to name."""
+    given = getattr(getattr(operator, "functors", None), "backward", None)
+    return _children(values) + rule_place(given or backward)
 
 
 def _children(values: tuple[Any, ...]) -> str:

@@ -86,10 +86,12 @@ class DecoderLayer(Layer):
         """The rest of the layer, after ``autoregression``: its result, and if requested the attention weights
         ``(batch, heads, time, source)`` over the first encoder, else ``None``.
 
-        ``ArgumentError`` for a wrong number of contexts.
+        ``ArgumentError`` for a wrong number of contexts, and for anything else among them.
         """
         if len(contexts) != len(self.cross):
             raise ArgumentError(f"this layer sees {len(self.cross)} encoders, got {len(contexts)} contexts")
+        for context in contexts:
+            of_class("contexts of a decoder layer", context, Context)
         first: Node | None = None
         for number, (block, context) in enumerate(zip(self.cross, contexts, strict=True)):
             x, weights = block.cross_attend(x, context, give_weights and number == 0, packing)

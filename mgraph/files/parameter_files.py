@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,6 +38,8 @@ _READERS = {".npz": read_npz, ".bin": read_bin, ".safetensors": read_items_of_sa
 _WRITERS = {".npz": write_npz, ".bin": write_bin, ".safetensors": write_items_as_safetensors}
 # Marian's order of element types in a file.
 _KINDS = ("i", "u", "f")
+
+log = logging.getLogger("mgraph.files")
 
 
 def read_items(path: Path) -> dict[str, np.ndarray]:
@@ -93,11 +96,16 @@ def save_parameters(
     path: Path, values: Mapping[str, Any], meta: str | None, *, gemm_type: str = FLOAT32
 ) -> None:
     """Write parameters atomically, sorted by type, then by name, floating-point ones as float32, with
-    ``meta`` as ``special:model.yml``. ``gemm_type``: see ``write_bin``.
+    ``meta`` as ``special:model.yml``. ``gemm_type``: see ``write_bin``. Without parameters, as in Marian,
+    nothing is written, and the log has a warning.
 
     ``ModelFileError`` for parameters that no model file can hold: a ``bool`` parameter, and one called
     ``special:...``, which a reader would not take for a parameter.
     """
+    _by_suffix(path, _WRITERS)
+    if not values:
+        log.warning("%s: there are no parameters to save, the file is not written", os.fspath(path))
+        return
     arrays: dict[str, np.ndarray] = {}
     for name in sorted(values):
         array = np.asarray(values[name])

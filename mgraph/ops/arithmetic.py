@@ -215,12 +215,13 @@ def div(a: Any, b: Any) -> Node:
     return DivNodeOp(number_as_node("/", a, b) if is_number(a) else a, b)
 
 
-def number_as_node(op: str, value: Any, other: Any) -> Node:
-    """The number ``value`` as a constant that broadcasts to the node ``other``, of its element type.
+def number_as_node(op: str, value: Any, other: Any, *, part: bool = False) -> Node:
+    """The number ``value`` as a constant that broadcasts to the node ``other``, or to a ``part`` of it, of
+    that node's element type.
 
     ``ElementTypeError`` if that type cannot hold it.
     """
-    return constant_for(other, number_for(op, other, value))
+    return constant_for(other, number_for(op, other, value), part=part)
 
 
 class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):

@@ -15,6 +15,7 @@ from ..shape import Shape
 from .arithmetic import MultNodeOp
 from .operands import FloatNodeOp, Gradients, axes_in, is_number, node, unless_nan
 from .product import affine
+from .regions import mask_over
 
 
 def mask_for(
@@ -41,14 +42,15 @@ def dropout(
     ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
     ``x``'s sizes along ``axes`` and 1 elsewhere, and broadcasts to ``x``. ``p = 0`` or no mask returns ``x``.
     Each call makes a new mask, which is drawn at each run, also in inference graphs; layers ask for no mask
-    there. ``ArgumentError`` for an invalid probability.
+    there. ``ArgumentError`` for an invalid probability, ``ShapeError`` for a mask that does not broadcast to
+    ``x``.
 
     Shape: that of ``x``.
     Gradient: ``adj mask``.
     Source: Srivastava et al. 2014; Marian, ``dropout``.
     """
     mask = mask_for("dropout", node("dropout", x), p, shape, axes)
-    return x if mask is None else MultNodeOp(x, mask)
+    return x if mask is None else MultNodeOp(x, mask_over("dropout", mask, x))
 
 
 class DropoutReluInplaceNodeOp(FloatNodeOp):
@@ -87,8 +89,9 @@ def dropout_relu_inplace(
     of ``x`` then sees, and likewise the gradient.
     Source: Marian, ``dropoutReluInplace``.
     """
-    mask = mask_for("dropout_relu_inplace", node("dropout_relu_inplace", x), p, shape, axes)
-    return DropoutReluInplaceNodeOp(*((x,) if mask is None else (x, mask)))
+    op = "dropout_relu_inplace"
+    mask = mask_for(op, node(op, x), p, shape, axes)
+    return DropoutReluInplaceNodeOp(*((x,) if mask is None else (x, mask_over(op, mask, x))))
 
 
 def affine_with_relu_dropout(x: Node, W: Node, b: Node, p: float = 0.0) -> Node:

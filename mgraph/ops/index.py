@@ -325,7 +325,7 @@ def scatter(x: Node, axis: int, indices: Node, source: Operand) -> Node:
     """
     axis = axis_in("scatter", x, axis)
     if is_number(source):
-        source = number_as_node("scatter", source, x)
+        source = number_as_node("scatter", source, x, part=True)
     return ScatterNodeOp(x, indices, source, axis=axis)
 
 

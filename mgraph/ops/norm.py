@@ -20,8 +20,7 @@ from ..errors import ShapeError
 from ..node import Node
 from ..rules import derivative
 from ..specs import Specs
-from .arithmetic import plus
-from .operands import FloatNodeOp, Gradients, accumulable
+from .operands import FloatNodeOp, Gradients, accumulable, constant_for, node
 from .precision import within
 from .reduce import centred
 
@@ -103,7 +102,7 @@ def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps
     ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance divides by n.
     ``ShapeError`` if gamma or beta has another size.
 
-    Shape: that of ``x``.
+    Shape: broadcast of all: that of ``x``, unless gamma or beta has more axes.
     Gradient: ``(d - mean(d) - h mean(d h)) / s`` for ``x``, in float16 cut to its largest number, with
     ``d = gamma adj`` and s the root; ``adj h`` for ``gamma``, ``adj`` for ``beta``.
     Differs: Marian multiplies by gamma after the means, not before, which is right only where gamma is
@@ -139,7 +138,7 @@ def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: 
 
     Children and errors as for ``layer_norm``.
 
-    Shape: that of ``x``.
+    Shape: broadcast of all: that of ``x``, unless gamma or beta has more axes.
     Gradient: ``(d - h mean(d h)) / s`` for ``x``, in float16 cut to its largest number, with
     ``d = gamma adj`` and s the root; ``adj h`` for ``gamma``, ``adj`` for ``beta``.
     Differs: Marian multiplies by gamma after the mean, not before, which is right only where gamma is
@@ -154,8 +153,6 @@ def _normalize(
     cls: type[NormalizationNodeOp], x: Node, gamma: Node | None, beta: Node | None, eps: float
 ) -> Node:
     eps = real(cls.type, "eps", eps)
-    if gamma is None:
-        h = cls(x, eps=eps)
-        return h if beta is None else plus(h, beta)
-    scales = (gamma,) if beta is None else (gamma, beta)
-    return cls(x, *scales, eps=eps)
+    if gamma is None and beta is not None:
+        gamma = constant_for(node(cls.type, x), 1, part=True)
+    return cls(x, *(scale for scale in (gamma, beta) if scale is not None), eps=eps)

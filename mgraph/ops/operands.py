@@ -112,13 +112,16 @@ def number_for(op: str, x: Node, value: Any) -> float:
 def wrapped(x: Node, number: float) -> Any:
     """``number`` as an operand for ``x``. If ``x`` is integer, it is wrapped into the range of the type,
     which gives the same result."""
-    return number if x.value_type.is_float else np.asarray(number).astype(x.value_type.dtype).item()
+    if x.value_type.is_float:
+        return number
+    return np.asarray(int(number) % 2**64, np.uint64).astype(x.value_type.dtype).item()
 
 
-def constant_for(x: Node, value: Any) -> Node:
+def constant_for(x: Node, value: Any, *, part: bool = False) -> Node:
     """A constant of ``x``'s element type and of shape (1,), or of ``x``'s shape if broadcasting is strict or
-    ``x`` has no axes. Not merged with equal constants, as in Marian."""
-    shape = x.shape if x.tape().strict or not x.shape else (1,)
+    ``x`` has no axes. Not merged with equal constants, as in Marian. ``part``: for operators that
+    broadcast it to a part of ``x`` even if broadcasting is strict."""
+    shape = x.shape if (x.tape().strict and not part) or not x.shape else (1,)
     return x.graph.constant(shape, from_value(value), x.value_type)
 
 

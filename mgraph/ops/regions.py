@@ -123,6 +123,15 @@ def broadcast_to(x: Node, shape: Any) -> Node:
     return x if node("broadcast_to", x).shape == shape else BroadcastToNodeOp(x, to=shape)
 
 
+def mask_over(op: str, mask: Node, x: Node) -> Node:
+    """The mask of the operator ``op`` on ``x``, which may be smaller even if broadcasting is strict.
+    ``ShapeError`` if it does not broadcast to ``x``."""
+    pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
+    if len(mask.shape) > len(x.shape) or not all(m in (1, n) for m, n in pairs):
+        raise refusal(op, f"a mask of {mask.shape} does not broadcast to {x.shape}", x, mask)
+    return broadcast_to(mask, x.shape) if x.tape().strict else mask
+
+
 class ReplaceSliceNodeOp(NaryNodeOp):
     """Children: x, and the value that is written over a region of x."""
 
@@ -181,5 +190,5 @@ def replace_slice(x: Node, slices: Slice | int | Sequence[Slice | int], value: A
     except ShapeError as e:
         raise refusal("replace_slice", str(e), x) from None
     if is_number(value):
-        value = number_as_node("replace_slice", value, x)
+        value = number_as_node("replace_slice", value, x, part=True)
     return ReplaceSliceNodeOp(x, value, region=region)

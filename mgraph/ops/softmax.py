@@ -28,11 +28,11 @@ from .operands import (
     axis_in,
     known,
     node,
-    refusal,
     unless_nan,
 )
 from .precision import in_float32, widened, within
 from .reduce import divisor, exponentials, largest
+from .regions import mask_over
 from .structure import cast
 
 
@@ -72,22 +72,19 @@ def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
     axis = axis_in("softmax", x, axis)
     if mask is None:
         return SoftmaxNodeOp(x, axis=axis)
-    _check_mask(x, node("softmax", mask))
-    wide, flags = widened(x, mask)
+    wide, flags = widened(x, _fitting(node("softmax", mask), x))
     masked = plus(wide, mult(minus(1, flags), _lowest(wide) / 2))
     return cast(SoftmaxNodeOp(masked, axis=axis), x.value_type)
 
 
-def _check_mask(x: Node, mask: Node) -> None:
-    """``ElementTypeError`` or ``ShapeError`` for a mask that does not fit ``x``."""
+def _fitting(mask: Node, x: Node) -> Node:
+    """The mask as an operand for ``x``; ``ElementTypeError`` or ``ShapeError`` if it does not fit."""
     if mask.value_type is not x.value_type:
         raise ElementTypeError(
             f"softmax: node and mask differ in element type, {x.value_type} and {mask.value_type}; "
             f'cast(mask, "{x.value_type}"){here()}'
         )
-    pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
-    if len(mask.shape) > len(x.shape) or not all(m in (1, n) for m, n in pairs):
-        raise refusal("softmax", f"a mask of {mask.shape} does not broadcast to {x.shape}", x, mask)
+    return mask_over("softmax", mask, x)
 
 
 def _lowest(x: Node) -> float:

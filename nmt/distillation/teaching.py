@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from mgraph.errors import ArgumentError
 from nmt.distillation.stages import StoppedError
 from nmt.search.translator import Translator
 from nmt.text.lines import open_input, read_lines
@@ -25,6 +26,8 @@ from nmt.training.validation.bleu import (
 
 logger = logging.getLogger(__name__)
 
+CHOICES = ("chrf", "bleu")
+"""The metrics by which a candidate can be chosen."""
 REPORTED = 30.0
 """Seconds between two reports of progress."""
 
@@ -33,8 +36,12 @@ def nearest(candidates: Sequence[str], reference: str, metric: str) -> str:
     """The candidate with the highest ``chrf`` or ``bleu`` against the reference, the first of equals.
 
     chrF (Popovic 2015) is computed for the sentence. BLEU adds one to the counts of n-grams of two words and
-    more (Lin and Och 2004).
+    more (Lin and Och 2004). ``ArgumentError`` for another metric, and without candidates.
     """
+    if metric not in CHOICES:
+        raise ArgumentError(f"expected a metric of {', '.join(CHOICES)}, got {metric!r}")
+    if not candidates:
+        raise ArgumentError("expected at least one candidate, got none")
     return max(candidates, key=lambda candidate: similarity(candidate, reference, metric))
 
 

@@ -139,6 +139,10 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         lambda g: layers.DecoderLayer("l", SMALL, 1)(ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), []),
         "sees 1 encoders, got 0 contexts",
     ),
+    (
+        lambda g: layers.DecoderLayer("l", SMALL, 1)(ones(g, 2, 3, 8), ones(g, 1, 1), [ones(g, 2, 3, 8)]),
+        "contexts of a decoder layer: expected a Context, got ConstantNode",
+    ),
     (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected an int from 1, got 0"),
     (lambda g: layers.TransformerConfig(8, dropout_ffn=1.0), "dropout_ffn expects .* 0 <= p < 1, got 1.0"),
 ]

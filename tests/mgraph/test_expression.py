@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import mgraph
 from mgraph import ElementTypeError, ExpressionGraph, GraphError, Node, ShapeError
-from tests.helpers.leaves import param, value
+from tests.helpers.leaves import constant, param, value
 
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "+": (operator.add, operator.add),
@@ -149,6 +149,9 @@ def test_integers_stay_integers(graph: ExpressionGraph) -> None:
     assert before.value_type == "uint32" and not before.trainable
     graph.forward()
     assert np.asarray(before.val()).tolist() == [2, 3] and np.asarray(twice.val()).tolist() == [6, 8]
+    big = constant(graph, np.uint64([2**64 - 1, 5]), "uint64") - (2**64 - 1)
+    graph.forward()
+    assert np.asarray(big.val()).tolist() == [0, 6]
     for wrong in (lambda: i * 0.5, lambda: i / 2, lambda: mgraph.exp(i), lambda: mgraph.mean(i)):
         with pytest.raises(ElementTypeError, match="cast"):
             wrong()

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...arrays import described
 from ...errors import ArgumentError, GraphError
 from ..check import check_gradients
 from ..example import Adjoint, Example
@@ -80,8 +81,10 @@ def smallest_failure(
 
     Only objections of the ``witnesses`` count, if any are given. ``GraphError`` if the report is not about a
     node class or a function of nodes: a node or a graph cannot be rebuilt with smaller children.
-    ``ArgumentError`` for an unknown witness.
+    ``ArgumentError`` for an unknown witness, and for what is no report.
     """
+    if not isinstance(report, GradientReport):
+        raise ArgumentError(f"expected a report of check_gradients, got {described(report)}")
     every = {w for answering in QUESTIONS.values() for w in answering}
     asked = [witnesses] if isinstance(witnesses, str) else witnesses
     if strange := [w for w in asked if w not in TOLERANCES]:

@@ -43,6 +43,8 @@ class Finding:
         size = abs(self.expected)
         unit = size if 0 < size < math.inf else 1.0
         place = f" at {list(self.where)}" if self.where else ""
+        if math.isnan(self.found) and math.isnan(self.expected):
+            return f"nan{place}"
         if math.isnan(self.off):
             return f"{self.found:.1e} instead of {self.expected:.1e}{place}"
         return f"wrong by {self.off / unit:.1e}{place}, can see {self.bound / unit:.1e}"

@@ -277,11 +277,18 @@ def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:
 
 def _elementwise(found: Any, expected: Any, bound: Any, choices: Any, witness: str, scale: float) -> Answer:
     """The comparison element by element, without choices at a kink."""
-    shape, found = found.shape, np.where(choices, expected, found).reshape(-1)
-    expected, bound = expected.reshape(-1), bound.reshape(-1)
+    shape = found.shape
+    found, expected = (a.reshape(-1) for a in without_choices(choices, found, expected))
+    bound = bound.reshape(-1)
     return _judged(
         witness, found, expected, bound, scale, lambda k: tuple(map(int, np.unravel_index(k, shape)))
     )
+
+
+def without_choices(choices: Any, found: Any, expected: Any) -> tuple[Any, Any]:
+    """Both gradients. A choice at a kink counts as expected; where the expected one is NaN, both are 0."""
+    expected = np.where(choices, finite(expected), expected)
+    return np.where(choices, expected, found), expected
 
 
 def _judged(

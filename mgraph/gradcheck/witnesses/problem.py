@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import told
 from .agreement import Answer, relative, same_bits, scales
 from .contraction import SLOTS, Adjoint, Contraction, Point, Values, total
-from .first_order import FirstOrder
+from .first_order import FirstOrder, without_choices
 
 _ONE_HOT = 4
 """How many output elements a thorough check takes alone."""
@@ -257,12 +257,9 @@ class Problem(Contraction):
 
     def _apart(self, i: int, found: Sequence[Any]) -> float:
         """The largest relative difference from rule to JAX for the i-th input, without choices at kinks."""
+        choices = self._first.choices[i]
         return max(
-            relative(
-                np.where(self._first.choices[i], by_jax[i], by_rule[i]),
-                by_jax[i],
-                scales(by_jax, magnitude)[i],
-            )
+            relative(*without_choices(choices, by_rule[i], by_jax[i]), scales(by_jax, magnitude)[i])
             for by_rule, by_jax, magnitude in found
         )
 

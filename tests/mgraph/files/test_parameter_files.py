@@ -70,6 +70,19 @@ def test_a_parameter_that_would_not_be_read_is_not_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("file", ["m.npz", "m.bin", "m.safetensors"])
+def test_a_graph_without_parameters_replaces_no_file(
+    graph: ExpressionGraph, tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph.param("w", (2,), inits.ones())
+    graph.save(tmp_path / file)
+    kept = (tmp_path / file).read_bytes()
+    graph.switch_params("F1")  # without parameters
+    graph.save(tmp_path / file, meta="x: 1")
+    assert (tmp_path / file).read_bytes() == kept
+    assert f"{file}: there are no parameters to save" in caplog.text
+
+
 def test_parameters_are_sorted_by_type_then_name(graph: ExpressionGraph, tmp_path: Path) -> None:
     for name, kind in (("b", "float32"), ("c", "uint32"), ("d", "int8"), ("a", "float16"), ("e", "int32")):
         graph.param(name, (2,), inits.zeros(), kind)

@@ -240,6 +240,8 @@ def test_what_is_right_or_cannot_be_made_again(graph: mgraph.ExpressionGraph) ->
     assert smallest_failure(report) is None
     with pytest.raises(ArgumentError, match="expected witnesses among jax, .*, got 'difference'"):
         smallest_failure(report, witnesses="difference")
+    with pytest.raises(ArgumentError, match="expected a report of check_gradients, got <class .*Mended'>"):
+        smallest_failure(Mended)  # type: ignore[arg-type]
     assert report.checks[0].example is not None and shrink(report.checks[0].example) is None
     node = Stretched(graph.param("a", (3, 4)), graph.param("b", (1, 4)))
     with pytest.raises(GraphError, match="expected a report on a node class or on a function"):

@@ -281,6 +281,21 @@ def test_a_choice_at_a_kink_hides_no_error_elsewhere() -> None:
     assert check.findings["jax"].where == check.findings["differences"].where == (1,)
 
 
+@pytest.mark.parametrize(("at_zero", "ok"), [(0.0, True), (0.5, True), (1.01, False), (np.nan, False)])
+def test_a_subgradient_may_be_chosen_where_jax_has_nan(at_zero: float, ok: bool) -> None:
+    class Length(Ramp):
+        def forward_ops(self, x):
+            return jnp.sqrt(jnp.sum(x * x, -1, keepdims=True))
+
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.where(val == 0, self.at_zero, x / val),)
+
+    values, fields = [np.array([[0.0], [2.0]])], {"at_zero": at_zero}
+    report = check_gradients(Length, values=values, fields=fields, thorough=True)
+    assert report.ok == ok, report
+    assert ("(nan at [0, 0])" in report.checks[0].verdict) == np.isnan(at_zero)
+
+
 @pytest.mark.parametrize("distance", [1e-2, 1e-5, 1e-9])
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_beside_a_kink_the_derivative_is_known(distance: float, side: float) -> None:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, Node, ShapeError, inits
+from mgraph import (
+    ArgumentError,
+    ElementTypeError,
+    ExpressionGraph,
+    GradientError,
+    GraphError,
+    Node,
+    ShapeError,
+    inits,
+)
 from tests.helpers.leaves import param, value
 
 
@@ -160,3 +169,24 @@ def test_no_elements_cannot_be_combined_and_children_come_in_a_list() -> None:
     with pytest.raises(ArgumentError, match="sequence of nodes"):
         mgraph.lambda_node(x, x.shape, "float32", jnp.sin)
     assert len(graph.tape.nodes) == 1
+
+
+@pytest.mark.parametrize("name", ["map", "lambda_node"])
+def test_a_message_about_a_gradient_names_the_function_that_returned_it(
+    graph: ExpressionGraph, name: str
+) -> None:
+    x = graph.param("x", (2, 3))
+
+    def gradient(adj, val, x):
+        return 2 * x * adj  # no tuple
+
+    def square(x):
+        return x * x
+
+    if name == "map":
+        mgraph.map(square, x, backward=gradient)
+    else:
+        mgraph.lambda_node([x], (2, 3), "float32", square, gradient)
+    line = gradient.__code__.co_firstlineno
+    with pytest.raises(GradientError, match=rf"expected a tuple .*\n.*\n  rule at {__file__}:{line}"):
+        graph.backprop()

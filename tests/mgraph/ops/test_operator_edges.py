@@ -88,8 +88,10 @@ def test_a_mask_fits_its_node(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match=r"softmax: .*mask.*float32 and bool; cast\(mask" + here):
         mgraph.softmax(x, flags)
     for shape in ((3, 2), (1, 1, 2), (1, 3)):
-        with pytest.raises(ShapeError, match=r"softmax: a mask of .* does not broadcast to \(1, 2\)" + here):
-            mgraph.softmax(x, constant(graph, np.ones(shape)))
+        for operator in (mgraph.softmax, mgraph.dropout, mgraph.dropout_relu_inplace):
+            message = rf"{operator.__name__}: a mask of .* does not broadcast to \(1, 2\)" + here
+            with pytest.raises(ShapeError, match=message):
+                operator(x, constant(graph, np.ones(shape)))
 
 
 def test_all_is_impossible(graph: ExpressionGraph) -> None:

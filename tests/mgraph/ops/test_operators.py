@@ -318,6 +318,7 @@ def test_numbers_below_zero_are_an_error_where_they_mean_nothing(graph: Expressi
         ("shift(x, (1,))", "one offset per axis"),
         ("cross_entropy(x, i)", "got 3 for 2 rows"),
         ("layer_norm(x, transpose(x))", r"expected gamma for rows of \(3,\), got \(3, 2\)"),
+        ("layer_norm(x, None, x)", r"expected beta for rows of \(3,\), got \(2, 3\)"),
         ("rms_norm(one, one)", "expected rows of at least one element, got a scalar"),
         ("index_select(x, 0, i2)", "one axis"),
         ("gather(x, 0, i)", "must have the child's sizes or 1"),

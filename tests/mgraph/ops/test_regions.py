@@ -112,6 +112,33 @@ def test_strict_graphs_broadcast_nothing(graph: ExpressionGraph) -> None:
     assert (x * row).shape == (3, 4)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, row, one: mgraph.softmax(x, mgraph.lt(row, 0)),
+        lambda x, row, one: mgraph.dropout(x, row),
+        lambda x, row, one: mgraph.dropout_relu_inplace(x, row),
+        lambda x, row, one: mgraph.layer_norm(x, beta=row),
+        lambda x, row, one: mgraph.rms_norm(x, beta=row),
+        lambda x, row, one: mgraph.scatter(x, 0, one, 2),
+        lambda x, row, one: mgraph.replace_slice(x, 1, 2),
+    ],
+)
+def test_strict_graphs_keep_documented_broadcasting_and_numbers(
+    graph: ExpressionGraph, build: Callable[[Node, Node, Node], Node]
+) -> None:
+    found = []
+    for strict in (False, True):
+        graph.clear()
+        graph.set_strict_broadcasting(strict)
+        x, row, one = param(graph, X), param(graph, X[:1], "row"), constant(graph, [[1]], "uint32")
+        top = build(x, row, one) * x
+        graph.backprop()
+        found.append((top.val(), x.grad(), row.grad()))
+    for free, strict_ in zip(*found, strict=True):
+        np.testing.assert_allclose(strict_, free, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 2), (-1, 0), (2, 0, 1), (1,), ()])
 @pytest.mark.sampled(every=3)
 def test_reductions_over_several_axes_are_numpys(graph: ExpressionGraph, axes: tuple[int, ...]) -> None:

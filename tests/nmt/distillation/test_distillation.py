@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import nmt
+from mgraph import ArgumentError
 from nmt.cli import main
 from nmt.distillation import distillation
 from nmt.distillation.distillation import SEED, USES, Distillation
@@ -43,6 +44,10 @@ def test_the_nearest_candidate_is_chosen() -> None:
         assert nearest(["x", "y"], "z", metric) == "x", "the first of equals"
         assert similarity("the house is big", "the house is big", metric) == pytest.approx(100, abs=1e-4)
     assert nearest(candidates, "big house the", "bleu") == "the big house"
+    with pytest.raises(ArgumentError, match="expected a metric of chrf, bleu, got 'ter'"):
+        nearest(candidates, "big house the", "ter")
+    with pytest.raises(ArgumentError, match="expected at least one candidate"):
+        nearest([], "big house the", "bleu")
 
 
 class FakeTeacher:
