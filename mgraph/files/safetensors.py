@@ -171,7 +171,7 @@ class _Reader:
     def _array(self, name: str, entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
         code: Any = entry.get("dtype")
         shape: Any = entry.get("shape")
-        if code != _BFLOAT16 and code not in _DTYPES:
+        if not isinstance(code, str) or (code != _BFLOAT16 and code not in _DTYPES):
             known = " ".join([*_DTYPES, _BFLOAT16])
             raise self.error(f"{name!r} is of the type {str(code)[:40]!r}; expected one of {known}")
         if not _are_sizes(shape) or not is_plausible(shape):

@@ -69,7 +69,7 @@ class BayesRisk:
         found = self.utility(hypothesis, reference)
         try:
             number = float(found)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             pair = f"{hypothesis!r:.80} and {reference!r:.80}"

@@ -93,7 +93,7 @@ class Total:
         ``ce-sum``: the sum of -log p. ``ce-mean`` (``cross-entropy``): per sentence.
         ``ce-mean-words``: per target word, ``</s>`` counted. ``perplexity``: exp of that.
         """
-        cost = -self.log_prob
+        cost = 0.0 - self.log_prob  # 0 rather than -0 if no pair was scored
         if kind == "ce-sum":
             return significant(cost)
         per_word = cost / self.words if self.words else math.nan

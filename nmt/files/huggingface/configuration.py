@@ -123,7 +123,7 @@ def options_of(config: Mapping[str, Any], sizes: Sizes) -> ModelOptions:
     if config.get("scale_embedding", False) is not True:
         _refuse_key("scale_embedding", "true: Marian multiplies embeddings by sqrt(dim-emb)", False)
     activation = config.get("activation_function", "gelu")
-    if activation not in _FROM_HUGGINGFACE:
+    if not isinstance(activation, str) or activation not in _FROM_HUGGINGFACE:
         known = ", ".join(_FROM_HUGGINGFACE)
         _refuse_key("activation_function", f"one of {known}", activation)
     heads = size(config, "encoder_attention_heads", 16)

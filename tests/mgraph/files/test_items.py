@@ -147,10 +147,34 @@ def test_reads_zip64(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data[end + 8 : end + 20] = b"\xff" * 12  # as in a file of more than 4 GiB
     path.write_bytes(data)
     assert {name: array[0] for name, array in read_npz(path).items()} == {"a": 0, "b": 1, "c": 2}
-    data[end - 20 : end - 16] = b"none"
-    path.write_bytes(data)
-    with pytest.raises(ModelFileError, match="Zip64 locator"):
-        read_npz(path)
+    for at, message in (data.rindex(b"PK\6\6"), "Zip64 end record"), (end - 20, "Zip64 locator"):
+        data[at : at + 4] = b"none"
+        path.write_bytes(data)
+        with pytest.raises(ModelFileError, match=message):
+            read_npz(path)
+
+
+@pytest.mark.parametrize("before", [b"", struct.pack("<2H5s", 0x5455, 5, b"times")])
+@pytest.mark.parametrize(
+    ("kind", "length", "given"),
+    [(1, 16, 2), (1, 15, 2), (1, 24, 2), (1, 8, 1), (2, 16, 2), (2, 13, 2), (1, 16, 0)],
+)
+def test_sizes_of_64_bits_are_in_a_field_of_the_directory(
+    before: bytes, kind: int, length: int, given: int, path: Path
+) -> None:
+    data = bytearray(zipped(path, ("a.npy", npy(header(), struct.pack("<f", 2.5)))).read_bytes())
+    at, end = data.rindex(b"PK\1\2"), data.rindex(b"PK\5\6")
+    (size,) = struct.unpack_from("<L", data, at + 20)
+    extra = before + struct.pack(f"<2H{given}Q", kind, length, *[size] * given)
+    data[at + 20 : at + 28] = b"\xff" * 8
+    struct.pack_into("<H", data, at + 30, len(extra))
+    struct.pack_into("<L", data, end + 12, end - at + len(extra))
+    path.write_bytes(data[:end] + extra + data[end:])
+    if (kind, length, given) == (1, 16, 2):
+        assert read_npz(path)["a"] == 2.5
+    else:
+        with pytest.raises(ModelFileError, match=r"'a\.npy' claims to be .* but gives no size"):
+            read_npz(path)
 
 
 def test_a_file_cut_at_any_byte_is_refused(path: Path) -> None:

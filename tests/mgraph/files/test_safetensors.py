@@ -77,6 +77,8 @@ def test_bfloat16_becomes_float32(path: Path) -> None:
         (file_of({"x": F32 | {"data_offsets": [8, 0]}}), "'x' has invalid data_offsets"),
         (file_of({"x": F32 | {"data_offsets": [0, 8.0]}}), "'x' has invalid data_offsets"),
         (file_of({"x": F32 | {"dtype": "F8_E4M3"}}), "'x' is of the type 'F8_E4M3'; expected one of F64 F32"),
+        (file_of({"x": F32 | {"dtype": ["F32"]}}), "'x' is of the type .*; expected one of F64 F32"),
+        (file_of({"__metadata__": {MODEL_YML: "\ud800"}}), "not JSON: a text with half a surrogate pair"),
         (file_of({"x": F32 | {"shape": [3]}}), r"'x' has 8 bytes of data, its shape \(3,\) does not fit"),
         (file_of({"x": F32 | {"shape": [-2]}}), r"'x' has the shape \[-2\]"),
         (file_of({"x": F32 | {"shape": [1] * 99}}), "'x' has the shape"),

@@ -309,6 +309,7 @@ def test_what_huggingface_cannot_say(old: str, new: str, message: str, tmp_path:
         ({"model_type": "bart"}, "model_type: expected 'marian'; got 'bart'"),
         ({"scale_embedding": False}, "scale_embedding: expected true"),
         ({"activation_function": "quick_gelu"}, "activation_function: expected one of swish, relu, gelu"),
+        ({"activation_function": ["relu"]}, "activation_function: expected one of swish, relu, gelu"),
         ({"decoder_attention_heads": 4}, "decoder_attention_heads: expected 2, as in the encoder"),
         ({"encoder_layers": "2"}, "encoder_layers: expected a whole number from 1; got '2'"),
         ({"encoder_layers": 3}, "the checkpoint has no model.encoder.layers.1.self_attn.q_proj.weight"),

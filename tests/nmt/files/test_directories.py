@@ -163,7 +163,9 @@ def test_the_configuration_whose_model_is_there(files: Files) -> None:
     other = STUDENT.replace("model.intgemm.alphas.bin", "model.npz")
     folder = files("model.intgemm.alphas.bin", "vocab.deen.spm", one_yml=STUDENT, two_yml=other)
     assert read_directory(folder)["models"] == (str(folder / "model.intgemm.alphas.bin"),)
-    files("model.npz")
+    files(two_yml=other.replace("- model.npz", "- model.npz\n  - model.intgemm.alphas.bin"))
+    assert read_directory(folder)["models"] == (str(folder / "model.intgemm.alphas.bin"),), "all models"
+    files("model.npz", two_yml=other)
     with pytest.raises(
         DirectoryError, match=r"several configurations: one\.yml, two\.yml; choose one with config="
     ):

@@ -282,6 +282,7 @@ def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
     assert {*OPTIONS} == fields - {"extra", "text", "given", "factors"}
     assert all(option.help for option in OPTIONS.values())
     check_values(ModelOptions())
+    check_values(ModelOptions(dec_depth=256, transformer_decoder_dim_ffn=0))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_utility_need_not_be_symmetric() -> None:
     assert risk.ranked(hypotheses(0, 0), ["a", "bbb"])[1] == ("bbb", "a")
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, None, "good"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 10**400, None, "good"])
 def test_what_is_no_utility(wrong: Any) -> None:
     with pytest.raises(UtilityError, match="a utility must return a finite number, got"):
         BayesRisk(lambda *_: wrong, samples=1).ranked(hypotheses(0), ["a"])

@@ -96,3 +96,9 @@ def test_documents_are_lists_of_sentences(translator: Translator) -> None:
             translate_documents(translator, documents)
     with pytest.raises(OptionError, match="most_words must be a whole number from 0, got -1"):
         translate_documents(translator, [["a cat"]], most_words=-1)
+
+
+def test_documents_have_one_text(translator: Translator) -> None:
+    forced = Translator(MODEL, translator.options.vocabs, force_decode=True)
+    with pytest.raises(OptionError, match="documents have one text, the models need source, prefix"):
+        translate_documents(forced, [["a cat"]])

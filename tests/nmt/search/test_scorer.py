@@ -146,9 +146,15 @@ def test_the_command_scores_lists_and_summaries(
     assert float(capfdbinary.readouterr().out) == pytest.approx(expected, rel=1e-5)
 
 
+def test_summaries_are_per_sentence_or_per_word() -> None:
+    total = Total.of({"log_prob": -6.0, "sentences": 2.0, "words": 3.0})
+    kinds = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
+    assert [total.summary(kind) for kind in kinds] == ["6", "3", "3", "2", "7.38906"]
+
+
 def test_the_perplexity_of_impossible_words_is_infinite() -> None:
     assert Total(-800.0, 1, 1).summary("perplexity") == "inf"
-    assert Total().summary("perplexity") == "nan"
+    assert (Total().summary("perplexity"), Total().summary("ce-sum")) == ("nan", "0")
 
 
 def test_a_model_without_attention_is_scored_without_alignments() -> None:

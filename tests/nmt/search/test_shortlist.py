@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,16 @@ def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, mes
         data[at : at + len(by)] = by
     with pytest.raises(ShortlistError, match=f"lex.bin: .*{message}"):
         read_binary(bytes(data[:end]), "lex.bin", 200, PIECES, check=at == 50)
+
+
+@pytest.mark.parametrize("flag", [[], ["1"], ["0"], ["false"]])
+def test_the_checksum_is_verified_unless_the_flag_says_no(flag: list[str], tmp_path: Path) -> None:
+    data = bytearray((SEARCH / "lexicon.bin").read_bytes())
+    data[8] ^= 1  # the checksum itself
+    (tmp_path / "lex.bin").write_bytes(data)
+    refused = pytest.raises(ShortlistError, match="checksum does not match")
+    with nullcontext() if flag in (["0"], ["false"]) else refused:
+        load_shortlist([str(tmp_path / "lex.bin"), *flag], PIECES, PIECES, size=200, shared=True)
 
 
 @pytest.mark.parametrize(

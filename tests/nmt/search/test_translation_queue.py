@@ -152,7 +152,8 @@ def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expe
         assert queue.submit(LINES[1].encode() + b"\r\n").result(SECONDS).text == expected[1]
         with pytest.raises(ArgumentError, match="a line must be str or bytes, got 3"):
             queue.submit(3)
-        assert queue.submit(b"\xff cat").result(SECONDS).problem == ""
+        found = queue.submit(b"\xff cat").result(SECONDS)
+        assert found.problem == "" and found.attentions == ()
 
 
 def test_a_full_queue_refuses_or_lets_wait(translator: Translator, held: threading.Event) -> None:
@@ -231,8 +232,9 @@ def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
     for wrong in -1, "soon", True, float("nan"):
         with pytest.raises(OptionError, match="timeout must be a number of seconds from 0, or None"):
             TranslationQueue(translator, timeout=wrong)
-    with pytest.raises(OptionError, match="most_lines must be a whole number from 1, got 0"):
-        TranslationQueue(translator, most_lines=0)
+    for wrong in 0, 2.5, True:
+        with pytest.raises(OptionError, match=f"most_lines must be a whole number from 1, got {wrong}"):
+            TranslationQueue(translator, most_lines=wrong)
     with pytest.raises(OptionError, match="translator must be a Translator, got None"):
         TranslationQueue(None)
 

@@ -79,6 +79,8 @@ def test_what_is_unknown(word: str, vocab: FactoredVocab) -> None:
         ("_lemma\n_lemma\n", "2: a group is declared twice"),
         ("_lemma x\n", "1: expected one name of a group"),
         ("_lemma\n_has_c\n", "2: there is no group _c"),
+        ("_lemma\n_has_c and more\n", "2: there is no group _c"),
+        ("_lemma\n_c <-> _lemma\n", "2: there is no group _c"),
         ("_lemma\nword\n", "2: expected 'WORD : _GROUP _has_GROUP ...', got 'word'"),
         ("_lemma\nword : _c\n", "2: there is no group _c"),
         ("_lemma\na : _lemma\na : _lemma\n", "3: 'a' appears twice"),

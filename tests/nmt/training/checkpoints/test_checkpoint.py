@@ -22,7 +22,13 @@ from nmt.files import load_model
 from nmt.settings import OptionError
 from nmt.settings.training import TrainOptions
 from nmt.text.order import MersenneTwister
-from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_best, save_for_script
+from nmt.training.checkpoints.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    may_replace,
+    save_best,
+    save_for_script,
+)
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.learning.optimizers import optimizer_of
 from nmt.training.update import LearnerState
@@ -162,6 +168,20 @@ def without(source: str, folder: Path, *endings: str) -> Path:
         if not name.endswith(endings):
             shutil.copy(DATA / source / name, folder)
     return folder
+
+
+def test_what_is_not_finite_is_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good, bad = np.zeros(1, np.float32), np.full(1, np.nan, np.float32)
+    write_npz("model.npz", {"a": good})
+    assert may_replace("model.npz", {"a": good}, "it") and not caplog.records
+    for params, said in (
+        ({"a": good, "b": bad}, "b is not finite: not saving it; model.npz stays as it is"),
+        ({"a": bad, "b": good, "c": bad}, "a and 1 more parameters are not finite: not saving it"),
+    ):
+        assert not may_replace("model.npz", params, "it")
+        assert said in caplog.text
+    assert may_replace("new.npz", {"a": bad}, "it")
+    assert "a is not finite; saving it anyway: there is no finite model to lose" in caplog.text
 
 
 def test_no_model_no_checkpoint(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ def test_a_second_training_of_a_model_is_refused(tmp_path: Path) -> None:
         said = str(refused.value)
         assert f"model.npz is being trained by process {process.pid} on host {socket.gethostname()}" in said
         assert "since 20" in said and str(tmp_path / ".model.lock") in said
-        assert isinstance(refused.value, MGraphError)
+        assert said.startswith(f"{model} is being") and isinstance(refused.value, MGraphError)
         assert not vocab.exists(), "refused before anything is made"
-        with pytest.raises(ModelLockedError, match=r"model\.npz is being trained"):
+        with pytest.raises(ModelLockedError, match=r"model\.bin: model\.npz is being trained"):
             trainer(tmp_path / "model.bin").train()  # both models would write model.iter1.npz
         with training_lock(tmp_path / "other.npz"):
             assert sorted(path.name for path in tmp_path.iterdir()) == [".model.lock", ".other.lock"]
@@ -248,15 +248,19 @@ def test_the_lock_is_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_bytes() == b""
 
 
-def test_where_there_are_no_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A live process on this machine is still seen."""
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file system have no locks."""
 
     def missing(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", missing)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_where_there_are_no_locks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A live process on this machine is still seen."""
     model = tmp_path / "model.npz"
     with training_lock(model):
         assert "has no locks (No locks available)" in caplog.text
@@ -270,3 +274,33 @@ def test_where_there_are_no_locks(
     with training_lock(model):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize(
+    "said, alive",
+    [
+        ({}, True),
+        ({"host": "elsewhere."}, False),
+        ({"process": os.getpid()}, False),
+        ({"process": str(os.getppid())}, False),
+        ({"process": 10**30}, False),
+    ],
+)
+def test_who_is_seen_where_there_are_no_locks(said: dict[str, Any], alive: bool, tmp_path: Path) -> None:
+    left = {"model": "model.npz", "process": os.getppid(), "host": socket.gethostname(), "since": "then"}
+    (tmp_path / ".model.lock").write_text(json.dumps(left | said))
+    with pytest.raises(ModelLockedError) if alive else nullcontext(), training_lock(tmp_path / "model.npz"):
+        pass
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_process_of_another_user_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(process: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    left = {"model": "model.npz", "process": 1, "host": socket.gethostname(), "since": "then"}
+    (tmp_path / ".model.lock").write_text(json.dumps(left))
+    with pytest.raises(ModelLockedError), training_lock(tmp_path / "model.npz"):
+        pass

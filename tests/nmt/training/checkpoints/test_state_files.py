@@ -65,6 +65,8 @@ def test_keys_that_older_marians_lack_are_as_new() -> None:
     state = read_state(LEAST, "file")
     assert (state.epochs, state.eta, state.labels_total, state.warmup_start) == (2, 0.5, 0, NEVER)
     assert (state.validators, state.eta_factor, state.reset) == ({}, 1.0, False)
+    for none in "~", "", "null":
+        assert read_state(f"{LEAST}\nvalidators: {none}", "file").validators == {}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,10 @@ def test_keys_that_older_marians_lack_are_as_new() -> None:
         (f"{LEAST}\nwarmup-start: 3x", "warmup-start: expected a number with u, t or e, got '3x'"),
         (f"{LEAST}\nvalidators: bleu", "validators: expected 'last-best' and 'stalled' of each validator"),
         (f"{LEAST}\nvalidators:\n  bleu:\n    stalled: 3", "validators: expected 'last-best' and 'stalled'"),
+        (
+            f"{LEAST}\nvalidators:\n  bleu: 3\n  chrf: {{last-best: 1, stalled: 0}}",
+            "validators: expected 'last-best' and 'stalled'",
+        ),
         (f"{LEAST}\nvalidator: [bleu]", "validator: expected text"),
         (f"{LEAST}\nseed-batch: 1 2", r"model.progress.yml: seed-batch: expected 625 .*, got '1 2'"),
         (f"{LEAST}\nseed-corpus: [1]", "model.progress.yml: seed-corpus: expected 625 numbers of 32 bits"),

@@ -229,6 +229,27 @@ def test_costs_that_are_not_finite_do_no_harm() -> None:
     assert training.state.gradient_norm_avg == 1.0
 
 
+def test_costs_without_a_variance_do_not_diverge() -> None:
+    training = scheduler("--throw-on-divergence 1 10 1")  # the slow average is the last cost
+    for cost in (16, 15, 14):
+        training.update(result(cost=cost))
+    training.settle()
+    assert training.state.loss_avg_fast > training.state.loss_avg_slow and training.state.loss_var_slow == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "shown"),
+    [(1226.0, 8, "* 1,234 @ 8 after"), (math.inf, 8, "* inf @ 8 after"), (3.0, 0, "* 3 after")],
+)
+def test_label_counts_of_a_line(
+    before: float, words: int, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    training = scheduler("--disp-freq 1", TrainingState(eta=0.0, cost_count=before))
+    with caplog.at_level(logging.INFO, "nmt"):
+        training.update(result(words=words))
+    assert shown in caplog.text
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [("0", 1.0), ("10", 0.3), ("3u", 1.0), ("2", 1.0), ("96t", 0.5), ("24t", 1.0), ("2e", 0.5)],
