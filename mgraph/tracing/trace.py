@@ -16,6 +16,7 @@ from ..draws import folded
 from ..node import Node
 from ..platforms import check_jaxlib, kept_apart
 from ..rules import evaluate
+from ..scalars import taken_apart
 from ..specs import is_real
 from ..structure import INPUT, Excerpt, Structure, is_leaf
 from ..tape import Tape
@@ -72,6 +73,7 @@ def trace(
     values = rows.inputs(leaves)
     if taps is not None:
         values = {i: watched(v, taps[i]) if rows.flags[i] else v for i, v in values.items()}
+    numbers = None if numbers is None else taken_apart(numbers)
     sources = Sources(numbers, clip_value, key, ordinals, probes or {}, taps)
     if checkpoints is None or not checkpoints.rows:
         rows.run(range(len(structure.rows)), values, sources, rule_set)

@@ -21,6 +21,7 @@ from mgraph import DeviceError, ExpressionGraph, inits, platforms
 from mgraph.platforms import OVERRIDE, WRONG_JAXLIB, check_jaxlib, compiler_wishes, kept_apart
 from mgraph.running import programs
 from mgraph.running.memory import MemoryUse
+from mgraph.scalars import taken_apart
 
 pytestmark = pytest.mark.optimized
 
@@ -66,6 +67,25 @@ def test_a_program_that_the_compiler_refuses_by_our_wishes_is_compiled_without(
         for _ in range(2):
             assert program.run(lambda x: x + 1, jnp.ones(3)).tolist() == [2, 2, 2]
     assert caplog.text.count("compiled without {'xla_no_such_option'") == 1
+
+
+def test_kernels_for_cpus_take_numbers_from_small_vectors() -> None:
+    """Kernels that are equal but for the places of their numbers would all be compiled."""
+
+    def kernels(elements: Callable[[Any], Any]) -> list[str]:
+        def chain(x: Any, w: Any, numbers: Any) -> Any:
+            for number in elements(numbers):
+                x = jnp.tanh(x @ w) * number
+            return x
+
+        x = jnp.ones((8, 8))
+        compiled = jax.jit(chain).lower(x, x, jnp.ones(16)).compile(compiler_wishes("cpu"))
+        parts = compiled.as_text().split("\n\n")
+        return [part for part in parts if "tanh(" in part and not part.startswith("ENTRY")]
+
+    for elements, vector in ((list, "f32[16]"), (taken_apart, "f32[4]")):
+        found = kernels(elements)
+        assert len(found) == 16 and all(vector in kernel for kernel in found), elements
 
 
 def test_programs_for_cpus_keep_values_no_longer_than_needed() -> None:
