@@ -63,6 +63,7 @@ class GraphParameters(GraphSettings):
             if kind is not None and kind is not node.value_type:
                 raise ParameterError(
                     f"parameter {full!r} has element type {node.value_type}, asked for again with {kind}"
+                    f"{here()}"
                 )
             node.current()
             if fixed is not None and node.value_type.is_float and fixed == node.trainable:

@@ -137,7 +137,8 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
     except Exception as e:
         if isinstance(e, TypeError) and (other := _other_children(operator, len(specs))):
             raise ArgumentError(f"{cls.__name__} ({cls.type}): {other}{where()}") from None
-        raise ShapeError(f"{cls.__name__} ({cls.type}): {_reason(cls, e, specs)}{where()}") from e
+        kind = ElementTypeError if isinstance(e, TypeError) and "dtype" in str(e) else ShapeError
+        raise kind(f"{cls.__name__} ({cls.type}): {_reason(cls, e, specs)}{where()}") from e
     if len(operator._shapes) >= _MAX_SHAPES:
         operator._shapes.clear()
     operator._shapes[specs] = spec

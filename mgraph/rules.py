@@ -64,7 +64,7 @@ def evaluate(
 ) -> Any:
     """The operator's value; ``trained`` says for each child whether a gradient flows into it.
 
-    ``numbers`` is the vector of numbers that a generic operator takes.
+    ``numbers`` are those that a generic operator takes.
     """
     cls = type(operator)
     if cls.composite:

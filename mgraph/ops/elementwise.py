@@ -80,7 +80,7 @@ class ReLUNodeOp(UnaryNodeOp):
     conventions = (Convention([-0.0, 0.0, math.nan], gradients=([0, 0, math.nan],)),)
 
     def forward_ops(self, x: Array) -> Array:
-        return jnp.maximum(x, 0)
+        return jnp.maximum(x, jnp.zeros((), x.dtype))
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (unless_nan(x, jnp.where(x > 0, adj, 0)),)

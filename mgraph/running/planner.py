@@ -256,6 +256,8 @@ def _why_none(tape: Tape[Node]) -> str:
     for node in tape.nodes:
         if any(child.trainable for child in node.children) and not has_float(node.spec):
             return f"this one is of no floating point type, so no gradient flows through it:\n  {_line(node)}"
+    if len(tape.nodes) == 1 and tape.nodes[0].trainable:
+        return f"nothing is computed from the only node, a parameter:\n  {_line(tape.nodes[0])}"
     return "no node depends on a trainable parameter"
 
 

@@ -143,6 +143,17 @@ def test_what_is_no_operand(graph: ExpressionGraph) -> None:
         mgraph.sum([1, 2])
 
 
+def test_truth_values_stay_truth_values(graph: ExpressionGraph) -> None:
+    flags = constant(graph, [False, True], "bool")
+    top = mgraph.relu(flags)
+    graph.forward()
+    assert top.value_type == "bool" and np.asarray(top.val()).tolist() == [False, True]
+    with pytest.raises(
+        ElementTypeError, match=r"negate.*does not accept dtype bool.*\n  children: const bool"
+    ):
+        _ = -flags
+
+
 def test_integers_stay_integers(graph: ExpressionGraph) -> None:
     i = graph.indices([3, 4])
     before, twice = i - 1, i * 2

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ParameterError, ShapeError, inits
+from mgraph import (
+    ArgumentError,
+    ElementTypeError,
+    ExpressionGraph,
+    GraphError,
+    ParameterError,
+    ShapeError,
+    inits,
+)
 
 
 def test_constants_never_merge(graph: ExpressionGraph) -> None:
@@ -17,6 +25,10 @@ def test_constants_never_merge(graph: ExpressionGraph) -> None:
 def test_parameters_are_shared_by_name_and_checked(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2, 3))
     assert graph.param("w", (2, 3)) is w and graph.get("w") is w and graph.get("v") is None
+    with pytest.raises(ParameterError, match=r"asked for again with float16\n.*test_leaves.py"):
+        graph.param("w", (2, 3), type="float16")
+    with pytest.raises(GraphError, match="nothing is computed from the only node, a parameter:\n.*'w'"):
+        graph.backprop()
     with pytest.raises(ShapeError, match=r"\(2, 3\), asked for again with \(3, 2\)\n.*test_leaves.py"):
         graph.param("w", (3, 2))
     graph.switch_params("F0")
