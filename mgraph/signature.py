@@ -121,7 +121,9 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     if tuple(value.shape) != spec.shape:
         raise ShapeError(f"{what} has shape {spec.shape}, got {tuple(value.shape)}")
     if value.dtype != spec.type.dtype:
-        raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}")
+        integers = value.dtype.kind in "iu" and spec.type.dtype.kind in "iu"  # such as ids in JAX's int32
+        hint = f"; pass it as .astype({spec.type.value!r})" if integers else ""
+        raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}{hint}")
     return value
 
 

@@ -74,6 +74,15 @@ def test_equal_functions_share_a_program() -> None:
     np.testing.assert_array_equal(*results)
 
 
+def test_ids_of_another_integer_type_are_told_how_to_convert(graph: ExpressionGraph) -> None:
+    ids = graph.indices([0, 1])
+    f = graph.function(mgraph.rows(graph.param("E", (3, 2)), ids), [ids])
+    for given in (np.array([2, 0], np.int32), jnp.array([2, 0])):
+        with pytest.raises(ElementTypeError, match=r"uint32, got int32; pass it as \.astype\('uint32'\)$"):
+            f(given)
+        np.testing.assert_array_equal(f(given.astype("uint32")), f([2, 0]))
+
+
 def test_arguments_are_checked_before_anything_runs(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
