@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from . import threefry
+
 
 def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
     """The argument of ``run_key`` for one run, followed by the ``ordinals`` of its random leaves."""
     return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
-
-
-_THREEFRY = "threefry2x32"
 
 
 def run_key(draws: Any) -> jax.Array:
@@ -23,11 +22,12 @@ def run_key(draws: Any) -> jax.Array:
     It belongs to the generator ``jax_default_prng_impl``. Threefry starts from the seed itself, other
     generators start from words that threefry draws.
     """
-    seed, generator = jax.random.wrap_key_data(draws[:2], impl=_THREEFRY), jax.config.jax_default_prng_impl
-    if generator != _THREEFRY:
+    generator = jax.config.jax_default_prng_impl
+    seed = jax.random.wrap_key_data(draws[:2], impl=threefry.NAME)
+    if generator != threefry.NAME:
         words = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=generator)))
         seed = jax.random.wrap_key_data(jax.random.bits(seed, words.shape, words.dtype), impl=generator)
-    return jax.random.fold_in(seed, draws[2])
+    return threefry.fold_in(seed, draws[2])
 
 
 class RowsKey(NamedTuple):
@@ -46,8 +46,8 @@ Key = jax.Array | RowsKey
 def folded(key: Key, number: Any) -> Key:
     """The key derived from ``key`` and ``number``."""
     if isinstance(key, RowsKey):
-        return key._replace(key=jax.random.fold_in(key.key, number))
-    return jax.random.fold_in(key, number)
+        return key._replace(key=threefry.fold_in(key.key, number))
+    return threefry.fold_in(key, number)
 
 
 def random_sources(draws: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import threefry
 from .arrays import as_array, checked_seed, described, flag, real, refuse_traced, whole
 from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
@@ -81,7 +82,7 @@ class DeviceSource:
         self._rows = key.rows if isinstance(key, RowsKey) else None
 
     def uniform(self, shape: Shape) -> jax.Array:
-        return self._by_rows(partial(jax.random.uniform, dtype=jnp.float32), shape)
+        return self._by_rows(threefry.uniform, shape)
 
     def normal(self, shape: Shape) -> jax.Array:
         return self._by_rows(partial(jax.random.normal, dtype=jnp.float32), shape)
@@ -89,7 +90,7 @@ class DeviceSource:
     def _by_rows(self, draw: Callable[[jax.Array, Shape], jax.Array], shape: Shape) -> jax.Array:
         if len(shape) < 4:
             return draw(self._key, shape)
-        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        fold = jax.vmap(jax.vmap(threefry.fold_in, (None, 0)), (0, None))
         rows = jnp.arange(shape[0]) if self._rows is None else self._rows
         keys = fold(self._key[None], rows).reshape(-1)
         for size in shape[1:-1]:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .. import threefry
 from ..draws import run_draws, run_key
 from ..inits import Random
 from ..node import Node
@@ -31,7 +32,7 @@ class DrawPlan(Plan):
 
     def __call__(self, numbers: Any, draws: Any) -> Any:
         init = self.init if numbers is None else self.init.bound(numbers)
-        key = jax.random.fold_in(run_key(draws), draws[3])
+        key = threefry.fold_in(run_key(draws), draws[3])
         return init.device_value(key, self.spec.shape, self.spec.type)
 
 

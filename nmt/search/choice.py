@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mgraph import threefry
 from mgraph.names import meant
 from mgraph.platforms import kept_apart
 from nmt.search.trellis import FREE, NONE, Beam, Sentences
@@ -28,7 +29,6 @@ GUMBEL_EPSILON = 1e-5
 LOWEST = float(np.finfo(np.float32).min)
 LANES = 16
 """Float32 numbers in an AVX-512 register."""
-KEYS = "threefry2x32"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Sampling:
 
 def gumbel(key: jax.Array, shape: Sequence[int]) -> jax.Array:
     """Float32 Gumbel noise."""
-    uniform = jax.random.uniform(key, shape, jnp.float32, GUMBEL_EPSILON, 1 - GUMBEL_EPSILON)
+    uniform = threefry.uniform(key, tuple(shape)) * (1 - 2 * GUMBEL_EPSILON) + GUMBEL_EPSILON
     return -jnp.log(-jnp.log(uniform))
 
 
@@ -201,7 +201,7 @@ class Rules:
         """Noise ``[batch, beam, columns]``; a word's noise does not depend on the shortlist."""
 
         def of_sentence(key: jax.Array, step: jax.Array) -> jax.Array:
-            key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=KEYS), step)
+            key = threefry.fold_in(jax.random.wrap_key_data(key, impl=threefry.NAME), step)
             return gumbel(key, (count, self.words))
 
         noise = jax.vmap(of_sentence)(sentences.keys, steps)

@@ -26,6 +26,7 @@ from mgraph import (
     register_tuple,
     reshape,
     sum,
+    threefry,
     unlikelihood,
 )
 from mgraph.device import platform_of
@@ -284,7 +285,7 @@ class Objective:
             params: Tensors, batch: Arrays, draws: Any, scale: Any, labels: Mapping[str, Any] = NO_LABELS
         ) -> Differentiated:
             given = {**batch, **labels}
-            key = RowsKey(jax.random.fold_in(run_key(draws), draws[3]), given.pop(SENTENCES))
+            key = RowsKey(threefry.fold_in(run_key(draws), draws[3]), given.pop(SENTENCES))
             some = {name: params[name] for name in trained}
             gradients, said = jax.grad(scaled_cost, has_aux=True)(some, params, given, key, scale)
             zeros = {name: jnp.zeros_like(params[name]) for name in self.frozen}
