@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
+from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from .functors import Functors
 from .operands import Gradients, axis_in, node, refusal
@@ -31,7 +32,13 @@ class MapNodeOp(NaryNodeOp):
     cases = (Case((2, 3), (1, 3), through=_gated), Case((2, 3), (1, 3), through=_gated_with_rule))
 
     def forward_ops(self, *values: Array) -> Array:
-        return jnp.vectorize(self.functors.forward)(*values)
+        return jnp.vectorize(self._number)(*values)
+
+    def _number(self, *numbers: Array) -> Any:
+        found = self.functors.forward(*numbers)
+        if shape := jnp.shape(found):
+            raise ShapeError(f"the function must return a number, got an array of shape {shape}")
+        return found
 
     def backward_ops(self, adj: Array, val: Array, *values: Array) -> Gradients:
         if self.functors.backward is not None:
@@ -48,7 +55,8 @@ def map(
     ``f`` takes and returns numbers and is written in JAX; XLA fuses it into the loop of its neighbours.
     ``backward(adj, val, a, b, ...)`` returns one gradient per node; without it JAX differentiates ``f``. Two
     nodes are merged if their functions or ``hash`` are equal, as for ``lambda_node``. ``ArgumentError`` if
-    ``f`` is not callable, or if ``backward`` does not take these arguments.
+    ``f`` is not callable, or if ``backward`` does not take these arguments; ``ShapeError`` if ``f`` returns
+    an array with axes.
 
     Shape: broadcast of all. Gradient: that of ``backward``, or JAX's of ``f``. Source: Alea TK; no
     counterpart in Marian.

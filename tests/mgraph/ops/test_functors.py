@@ -171,6 +171,13 @@ def test_no_elements_cannot_be_combined_and_children_come_in_a_list() -> None:
     assert len(graph.tape.nodes) == 1
 
 
+def test_a_mapped_function_returns_a_number(graph: ExpressionGraph) -> None:
+    with pytest.raises(
+        ShapeError, match=r"map.*must return a number, got an array of shape \(2,\)\n  children: "
+    ):
+        mgraph.map(lambda v: jnp.stack([v, v]), graph.param("x", (3,)))
+
+
 @pytest.mark.parametrize("name", ["map", "lambda_node"])
 def test_a_message_about_a_gradient_names_the_function_that_returned_it(
     graph: ExpressionGraph, name: str
