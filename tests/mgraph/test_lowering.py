@@ -139,7 +139,7 @@ def test_an_update_of_a_bfloat16_transformer(attention_dropout: float, run_here:
     for text in texts.values():
         found = products(text)
         assert found.count("bf16") > 40 and set(found) == {"bf16"}
-        assert len(re.findall(r"call @_uniform", text)) == masks, "each is drawn once"
+        assert len(re.findall(r"call @_drawn", text)) == masks, "each is drawn once"
     lowered(update[0], *update[1])
 
 
