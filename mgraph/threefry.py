@@ -1,8 +1,8 @@
 """Threefry, JAX's default random generator, written out for CPUs: the numbers are those of ``jax.random``.
 
 On CPUs JAX computes threefry's hash in a loop of many kernels, each of which repeats part of the work of
-others. Written out, it is one kernel, which takes a third to an eighth of the time, and XLA compiles it in
-less than half. Other platforms, other generators and ``jax_threefry_partitionable=False`` use ``jax.random``.
+others. Written out, it is one kernel, which takes a third to an eighth of the time. Other platforms, other
+generators and ``jax_threefry_partitionable=False`` use ``jax.random``.
 
 Source: Salmon et al. 2011, ``threefry2x32`` with 20 rounds.
 """
