@@ -249,10 +249,9 @@ def test_primitives_that_onnx_composes(graph: ExpressionGraph, tmp_path: Path) -
 def test_small_numbers_keep_their_digits(graph: ExpressionGraph, tmp_path: Path, name: str) -> None:
     sizes = np.concatenate([np.logspace(-30, 0, 61), [0.0, 1.1, 3.0, 60.0, 120.0, np.inf]])
     x = np.concatenate([sizes, -sizes, [np.nan]]).astype(np.float32)
-    export_onnx(
-        graph, from_jax(graph, getattr(jnp, name), node := graph.input("x", x.shape)), [node], tmp_path / "f"
-    )
-    (found,) = run(tmp_path / "f", x=x).values()
+    node = graph.input("x", x.shape)
+    export_onnx(graph, from_jax(graph, getattr(jnp, name), node), [node], tmp_path / "f.onnx")
+    (found,) = run(tmp_path / "f.onnx", x=x).values()
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(x.astype(np.float64)).astype(np.float32)
     np.testing.assert_allclose(found, expected, rtol=5e-7, atol=0)
