@@ -47,10 +47,18 @@ def as_array(what: str, value: Any) -> np.ndarray:
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}") from None
 
 
+def holds_numbers(array: np.ndarray) -> bool:
+    """Whether an array has a type of real numbers, or of truth values."""
+    # Types beyond numpy's own, such as bfloat16 and int4, have other kinds.
+    return array.dtype.kind in "biuf" or any(
+        jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)
+    )
+
+
 def numbers(what: str, value: Any) -> np.ndarray:
     """``as_array``; ``ArgumentError`` also if the elements are no real numbers."""
     array = as_array(what, value)
-    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
+    if not holds_numbers(array):
         raise ArgumentError(f"{what} takes numbers, got {described(array)}{here()}")
     return array
 

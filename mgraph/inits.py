@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import threefry
-from .arrays import as_array, checked_seed, described, flag, real, refuse_traced, whole
+from .arrays import as_array, checked_seed, described, flag, holds_numbers, real, refuse_traced, whole
 from .draws import Key, RowsKey
 from .errors import ArgumentError, ElementTypeError, ShapeError
 from .files.paths import path_text
@@ -133,10 +133,7 @@ class Fixed(Initializer):
 def _holds_real_numbers(array: np.ndarray) -> bool:
     if array.dtype == object:  # such as Python ints beyond 64 bits
         return all(isinstance(number, numbers.Real) for number in array.flat)
-    # Types beyond numpy's own, such as bfloat16 and int4, have other kinds.
-    return array.dtype.kind in "biuf" or any(
-        jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)
-    )
+    return holds_numbers(array)
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,11 @@ class Node(metaclass=NodeMeta):
         operator.__dict__.update(self.__dict__, **dict(zip(names, weak_scalars(numbers), strict=True)))
         return operator
 
+    @property
+    def users_backward(self) -> Callable[..., Any] | None:
+        """The user's function that ``backward_ops`` calls, if it calls one: messages name its line."""
+        return None
+
     # -- nodes, for users
 
     @property

@@ -188,10 +188,8 @@ def gradients_of(
 
 
 def _about(operator: Any, backward: Backward, values: tuple[Any, ...]) -> str:
-    """The end of a message about a rule: its children, and its place if it is written in Python. The rule of
-    ``map`` and ``lambda_node`` calls a user's function, which is the place to name."""
-    given = getattr(getattr(operator, "functors", None), "backward", None)
-    return _children(values) + rule_place(given or backward)
+    """The end of a message about a rule: its children, and its place if it is written in Python."""
+    return _children(values) + rule_place(operator.users_backward or backward)
 
 
 def _children(values: tuple[Any, ...]) -> str:

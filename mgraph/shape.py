@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
@@ -22,6 +22,13 @@ def as_shape(value: Any) -> Shape:
         hint = "; graph.partial_function takes unknown sizes" if -1 in shape else ""
         raise ShapeError(f"a shape cannot have negative sizes, got {shape}{hint}")
     return shape
+
+
+def broadcasts_to(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether an array of ``shape`` can be repeated along axes of size 1, and along new axes in front, to
+    the shape ``whole``."""
+    ends = zip(reversed(shape), reversed(whole), strict=False)
+    return len(shape) <= len(whole) and all(n in (1, m) for n, m in ends)
 
 
 def as_sizes(value: Any) -> Shape:

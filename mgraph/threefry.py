@@ -10,7 +10,7 @@ Source: Salmon et al. 2011, ``threefry2x32`` with 20 rounds.
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -77,12 +77,8 @@ def _drawn(words: jax.Array, shape: Shape) -> jax.Array:
 
 
 def _is_written_out(key: jax.Array) -> bool:
-    return bool(jax.config.jax_threefry_partitionable) and key.dtype == _key_type()
-
-
-@cache
-def _key_type() -> Any:
-    return jax.eval_shape(lambda: jax.random.key(0, impl=NAME)).dtype
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return bool(typed and jax.random.key_impl(key) == NAME and jax.config.jax_threefry_partitionable)
 
 
 def _hash(words: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

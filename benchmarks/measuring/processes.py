@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from nmt.text.lines import read_lines
+
 LAUNCHER = Path(__file__).with_name("launcher.py")
 MOST_LINES = 8
 """Lines to show of what a failed process wrote."""
@@ -93,8 +95,8 @@ def finished(
 
 def lines_of(path: str | Path) -> list[str]:
     """The lines of a text that programs read or have written: U+2028 and the like end none."""
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
-        return [line.removesuffix("\n").removesuffix("\r") for line in stream]
+    with open(path, "rb") as stream:
+        return [line.decode("utf-8", "surrogateescape") for line in read_lines(stream)]
 
 
 def _telling(lines: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ..cases import Case, Convention
 from ..errors import ArgumentError, ShapeError
 from ..node import Node
 from ..platforms import flash_attention, on_cuda_by
-from ..shape import Shape
+from ..shape import Shape, broadcasts_to
 from ..specs import Spec, Specs, spec_of
 from .dropout import mask_for
 from .operands import FloatNodeOp, Gradients, accumulable, as_positions, is_number, node, nodes_in, refusal
@@ -65,7 +65,7 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         batch = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
         weights = (*batch, rows, places)
         for mask in masks:
-            if not _fits(mask.shape, weights):
+            if not broadcasts_to(mask.shape, weights):
                 raise ShapeError(f"expected a mask that fits the weights {weights}, got {mask.shape}")
         return spec_of((*batch, rows, columns), query.type)
 
@@ -366,12 +366,6 @@ def dot_product_attention(
         hiding=hiding,
         dropped=drop is not None,
     )
-
-
-def _fits(shape: Shape, whole: Shape) -> bool:
-    """Whether ``shape`` broadcasts to ``whole``."""
-    ends = zip(reversed(shape), reversed(whole), strict=False)
-    return len(shape) <= len(whole) and all(n in (1, m) for n, m in ends)
 
 
 def _split(x: Node) -> tuple[Shape, int, int]:

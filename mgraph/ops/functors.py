@@ -104,6 +104,10 @@ class DifferentiableLambdaNodeOp(LambdaNodeOp):
     def forward_ops(self, *values: Array) -> Array:
         return self.functors.forward(*values)
 
+    @property
+    def users_backward(self) -> Callable[..., Any] | None:
+        return self.functors.backward
+
     def backward_ops(self, adj: Array, val: Array, *values: Array) -> Gradients:
         assert self.functors.backward is not None
         gradients: Gradients = self.functors.backward(adj, val, *values)

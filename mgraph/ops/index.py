@@ -21,7 +21,7 @@ from ..errors import ElementTypeError, ShapeError
 from ..node import NaryNodeOp, Node, Operand
 from ..places import here
 from ..platforms import kept_apart
-from ..shape import Shape
+from ..shape import Shape, broadcasts_to
 from ..specs import Spec
 from .arithmetic import number_as_node
 from .operands import Gradients, accumulable, as_positions, axis_in, is_number, refusal
@@ -273,8 +273,7 @@ class ScatterNodeOp(PlacesNodeOp):
         super().check_types(x, indices, *others)
         (source,) = others
         picked = self.picked(x.shape, indices.shape)
-        pairs = zip(reversed(source.shape), reversed(picked), strict=False)
-        if len(source.shape) > len(picked) or not all(m in (1, n) for m, n in pairs):
+        if not broadcasts_to(source.shape, picked):
             raise ShapeError(f"a source of {source.shape} does not fit indices that write {picked}")
 
     def forward_ops(self, x: Array, indices: Array, source: Array) -> Array:

@@ -40,6 +40,10 @@ class MapNodeOp(NaryNodeOp):
             raise ShapeError(f"the function must return a number, got an array of shape {shape}")
         return found
 
+    @property
+    def users_backward(self) -> Callable[..., Any] | None:
+        return self.functors.backward
+
     def backward_ops(self, adj: Array, val: Array, *values: Array) -> Gradients:
         if self.functors.backward is not None:
             gradients: Gradients = self.functors.backward(adj, val, *values)

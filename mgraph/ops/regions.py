@@ -14,7 +14,7 @@ from ..arrays import whole
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..shape import Shape, Slice, as_shape
+from ..shape import Shape, Slice, as_shape, broadcasts_to
 from ..specs import Spec, spec_of
 from .arithmetic import number_as_node
 from .operands import Gradients, axes_in, is_number, node, number_for, refusal, scalar
@@ -99,8 +99,7 @@ class BroadcastToNodeOp(UnaryNodeOp):
     cases = (Case((3,), to=(2, 3)), Case((2, 1, 3), to=(4, 2, 5, 3)))
 
     def new_spec(self, x: Spec) -> Spec:
-        pairs = zip(reversed(x.shape), reversed(self.to), strict=False)
-        if len(x.shape) > len(self.to) or not all(m in (1, n) for m, n in pairs):
+        if not broadcasts_to(x.shape, self.to):
             raise ShapeError(f"a shape {x.shape} does not broadcast to {self.to}")
         return spec_of(self.to, x.type)
 
@@ -126,8 +125,7 @@ def broadcast_to(x: Node, shape: Any) -> Node:
 def mask_over(op: str, mask: Node, x: Node) -> Node:
     """The mask of the operator ``op`` on ``x``, which may be smaller even if broadcasting is strict.
     ``ShapeError`` if it does not broadcast to ``x``."""
-    pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
-    if len(mask.shape) > len(x.shape) or not all(m in (1, n) for m, n in pairs):
+    if not broadcasts_to(mask.shape, x.shape):
         raise refusal(op, f"a mask of {mask.shape} does not broadcast to {x.shape}", x, mask)
     return broadcast_to(mask, x.shape) if x.tape().strict else mask
 
@@ -150,8 +148,7 @@ class ReplaceSliceNodeOp(NaryNodeOp):
         ):
             raise ShapeError(f"a region {self.region} does not lie in {x.shape}")
         sizes = [len(range(*part)) for part in self.region]
-        pairs = zip(reversed(value.shape), reversed(sizes), strict=False)
-        if len(value.shape) > len(sizes) or not all(m in (1, n) for m, n in pairs):
+        if not broadcasts_to(value.shape, sizes):
             raise ShapeError(f"a value of {value.shape} does not fit a region of {tuple(sizes)}")
 
     def forward_ops(self, x: Array, value: Array) -> Array:
