@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import allocating, as_array, described
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, ShapeError, first_line
 from .shape import Shape, as_shape
 from .types import Type
 
@@ -161,7 +161,7 @@ def _checked_shape(shape: Any) -> Shape:
         return as_shape(shape)
     except ShapeError as e:
         hint = f"; domain={shape!r} says where values come from" if isinstance(shape, str) else ""
-        raise ArgumentError(f"Case: {e}{hint}") from None
+        raise ArgumentError(f"Case: {first_line(e)}{hint}") from None
 
 
 def _checked_domains(domain: Any, shapes: Sequence[Shape]) -> tuple[str, ...]:

@@ -46,21 +46,22 @@ def describe(array: jax.Array) -> str:
     values = np.asarray(array)
     shape = values.shape or (1,)
     floating = jax.numpy.issubdtype(values.dtype, jax.numpy.floating)
-    decimals = _PRECISION if floating else 0
     wide = values.astype(np.float64)
-    low, high = (wide.min(), wide.max()) if wide.size else (np.nan, np.nan)
+    # float64 does not hold every int64
+    exact, form = (wide, f".{_PRECISION}f") if floating else (values.astype(object), "d")
+    low, high = (f"{end:{form}}" for end in (exact.min(), exact.max())) if exact.size else ("nan", "nan")
     device = device_name(next(iter(array.devices())) if isinstance(array, jax.Array) else None)
     pointer = array.unsafe_buffer_pointer() if isinstance(array, jax.Array) else 0
     head = (
         f"shape={'x'.join(map(str, shape))} size={values.size} type={values.dtype.name} "
         f"device={device} ptr={pointer} bytes={values.nbytes}\n"
-        f"min: {low:.{decimals}f} max: {high:.{decimals}f} "
-        f"l2-norm: {np.sqrt((wide**2).sum()):.{decimals}f}\n"
+        f"min: {low} max: {high} l2-norm: {np.sqrt((wide**2).sum()):.{_PRECISION if floating else 0}f}\n"
     )
-    return head + "".join(_elements(wide.reshape(shape), decimals))
+    return head + "".join(_elements(exact.reshape(shape), form))
 
 
-def _elements(values: np.ndarray, decimals: int) -> list[str]:
+def _elements(values: np.ndarray, form: str) -> list[str]:
+    """The lines of the elements; ``form`` is how a number is formatted."""
     shape = values.shape
     shown = [list(range(n)) if n <= 2 * _EDGE else [*range(_EDGE), *range(n - _EDGE, n)] for n in shape]
     text: list[str] = []
@@ -68,7 +69,7 @@ def _elements(values: np.ndarray, decimals: int) -> list[str]:
         if place[-1] == 0:
             opened = _run_length(j == 0 for j in reversed(place))
             text.append(" " * (len(shape) - opened) + "[" * opened + " ")
-        text.append(f"{values[place]:{_PRECISION + 4}.{decimals}f} ")
+        text.append(f"{values[place]:{_PRECISION + 4}{form}} ")
         closed = _run_length(j + 1 == n for j, n in zip(reversed(place), reversed(shape), strict=True))
         if closed:
             text.append("]" * closed + "\n")

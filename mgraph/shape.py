@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 from .errors import ShapeError
+from .places import here
 
 Shape = tuple[int, ...]
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
@@ -20,7 +21,7 @@ def as_shape(value: Any) -> Shape:
     shape = as_sizes(value)
     if min(shape, default=0) < 0:
         hint = "; graph.partial_function takes unknown sizes" if -1 in shape else ""
-        raise ShapeError(f"a shape cannot have negative sizes, got {shape}{hint}")
+        raise ShapeError(f"a shape cannot have negative sizes, got {shape}{hint}{here()}")
     return shape
 
 
@@ -38,7 +39,7 @@ def as_sizes(value: Any) -> Shape:
     try:
         return tuple(map(operator.index, items))
     except TypeError:
-        raise ShapeError(f"expected a shape such as (2, 3), got {value!r}") from None
+        raise ShapeError(f"expected a shape such as (2, 3), got {value!r}{here()}") from None
 
 
 @dataclass(frozen=True)

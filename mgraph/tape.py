@@ -139,10 +139,20 @@ class Tape(Generic[N]):
         try:
             yield
         except BaseException:
-            self.not_roots.update(range(first, len(self.nodes)))
-            for row in self.rows[first:]:  # recorded again, a row makes a new node, which may be a top
-                self.seen.pop(row, None)
+            self._hide(range(first, len(self.nodes)))
             raise
+
+    def hide_dead_ends(self, first: int, results: Iterable[N]) -> None:
+        """Keep the nodes from ``first`` on that ``results`` do not need from becoming tops of the graph: they
+        are internal to a function."""
+        needed = self.below(node.id for node in results if node._tape is self.ref).row_of
+        self._hide([i for i in range(first, len(self.nodes)) if i not in needed])
+
+    def _hide(self, rows: Iterable[int]) -> None:
+        """Keep nodes that no caller has from becoming tops of the graph."""
+        for i in rows:
+            self.not_roots.add(i)
+            self.seen.pop(self.rows[i], None)  # recorded again, a row makes a new node, which may be a top
 
     def append_leaf(self, leaf: N, row: Row) -> None:
         """Record ``leaf`` as the next node."""

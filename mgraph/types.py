@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import ElementTypeError
 from .names import meant
+from .places import here
 
 
 class Type(enum.StrEnum):
@@ -81,4 +82,4 @@ def as_type(value: Any) -> Type:
     except (TypeError, KeyError):
         names = ", ".join(t.value for t in Type)
         hint = meant(value, [t.value for t in Type]) if isinstance(value, str) else ""
-        raise ElementTypeError(f"expected an element type ({names}), got {value!r}{hint}") from None
+        raise ElementTypeError(f"expected an element type ({names}), got {value!r}{hint}{here()}") from None

@@ -69,7 +69,8 @@ def translated(
     walk, first = Walk(graph, rules, wide_calls), len(graph.tape.nodes)
     with graph.tape.all_or_nothing():
         results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
-    _hide_dead_ends(graph.tape, first, results)
+    graph.tape.hide_dead_ends(first, results)
+    _hide_unseen(graph.tape, first, results)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -78,7 +79,7 @@ def _widened(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(struct.shape, np.float64) if is_real(struct) else struct
 
 
-def _hide_dead_ends(tape: Tape[Node], first: int, results: list[Node]) -> None:
+def _hide_unseen(tape: Tape[Node], first: int, results: list[Node]) -> None:
     """Keep nodes that only a ``stop_gradient`` or a comparison uses from becoming tops of the graph: they are
     internal to the function."""
     made = tape.nodes[first:]

@@ -15,9 +15,11 @@ import numpy as np
 from jax import Array
 
 from ..cases import Case, Convention
+from ..errors import ShapeError
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
 from ..shape import Shape
+from ..specs import Spec, Specs
 from .arithmetic import MinusNodeOp, div
 from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axes_in, axis_in, node, refusal, unless_nan
 from .precision import in_float32, widened
@@ -221,6 +223,11 @@ class ExtremumNodeOp(ReduceNodeOp):
 
     cases = (Case((2, 3, 4), domain="distinct", axis=0), Case((2, 3, 4), domain="distinct", axis=2))
 
+    def new_spec(self, x: Spec) -> Specs:
+        if not x.shape[self.axis]:
+            raise ShapeError(f"axis {self.axis} has no elements to take the {self.type} of")
+        return super().new_spec(x)
+
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (unless_nan(val, jnp.where(x == val, adj, 0)),)
 
@@ -249,6 +256,8 @@ class MinNodeOp(ExtremumNodeOp):
 def max(x: Node, axis: Axes = 0) -> Node:
     """The largest element along ``axis``, one or several, the first by default.
 
+    ``ShapeError`` if there are no elements.
+
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj`` for every element that equals the largest; ``jax.grad`` divides it among them.
     Source: Marian, ``max``.
@@ -258,6 +267,8 @@ def max(x: Node, axis: Axes = 0) -> Node:
 
 def min(x: Node, axis: Axes = 0) -> Node:
     """The smallest element along ``axis``, one or several, the first by default.
+
+    ``ShapeError`` if there are no elements.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that shape.
     Gradient: ``adj`` for every element that equals the smallest; ``jax.grad`` divides it among them.

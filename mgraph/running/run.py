@@ -293,7 +293,8 @@ class Run:
         assert isinstance(plan, JointPlan)
         bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
         args = self._arguments(prepared, self._all_leaves())
-        results = self._compiled(prepared)(*args, bounds)
+        with self._planner.naming_failures():
+            results = self._compiled(prepared)(*args, bounds)
         ids = prepared.nodes
         self._top = ids[plan.top]
         self._values.update(zip(prepared.outputs, results.values, strict=True))
@@ -345,7 +346,8 @@ class Run:
 
     def _analysed(self, prepared: Prepared) -> Any:
         args = self._arguments(prepared, self._all_leaves())
-        return self._compiled(prepared).analysed(*args)
+        with self._planner.naming_failures():
+            return self._compiled(prepared).analysed(*args)
 
     def _all_leaves(self) -> dict[int, Any]:
         """The leaves' values over all segments; they must not have changed in between."""

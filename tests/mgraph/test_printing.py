@@ -48,6 +48,18 @@ def test_nodes_of_several_outputs_can_be_debugged(graph: ExpressionGraph, capfd)
     assert none is None
 
 
+def test_large_integers_are_debugged_with_all_their_digits(graph: ExpressionGraph, capfd) -> None:
+    numbers = [2**53 + 1, -(2**62) - 7]
+    graph.constant((2,), inits.from_tensor(np.array(numbers)), "int64").debug()
+    graph.constant((0,), inits.zeros(), "int64").debug()
+    graph.constant((2,), inits.ones(), "bool").debug()
+    graph.forward()
+    text = capfd.readouterr().err
+    assert f"min: {numbers[1]} max: {numbers[0]} l2-norm: " in text
+    assert f"[ {numbers[0]:12d} {numbers[1]:12d} ]" in text
+    assert "min: nan max: nan" in text and "[            1            1 ]" in text
+
+
 def test_a_counter_of_a_loop_has_no_gradient_to_print(graph: ExpressionGraph, capfd) -> None:
     x, zero = graph.param("x", (3, 2), inits.ones()), graph.constant((), inits.zeros(), "int32")
     (count, total), _ = mgraph.scan(lambda s, x: ((s[0] + 1, s[1] * x), ()), (zero, graph.ones((2,))), x)

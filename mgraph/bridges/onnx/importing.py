@@ -60,11 +60,14 @@ def import_onnx(
     given = _given([info.name for info in wanted], inputs, named)
     for info in wanted:
         reader.values[info.name] = _input(reader, info, given[info.name])
+    first = len(graph.tape.nodes)
     with graph.tape.all_or_nothing(), graph.params().all_or_nothing():
         for tensor in model.graph.initializer:
             reader.values[tensor.name] = _initializer(graph, reader, tensor, parameters)
         reader.run(model.graph.node)
-        return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
+        found = {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
+    graph.tape.hide_dead_ends(first, found.values())
+    return found
 
 
 def _names(listed: str, path: str | os.PathLike[str]) -> dict[str, str]:

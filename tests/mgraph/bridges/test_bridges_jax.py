@@ -14,7 +14,7 @@ import pytest
 from jax import lax
 
 import mgraph
-from mgraph import ExpressionGraph, inits
+from mgraph import ExpressionGraph, GradientError, inits
 from mgraph.bridges import BridgeError, UnsupportedPrimitiveError, from_jax
 
 Function = Callable[..., Any]
@@ -380,6 +380,30 @@ def test_what_only_a_comparison_sees_is_no_top() -> None:
     np.testing.assert_allclose(x.grad(), jax.grad(lambda x: f(x).sum())(x.val()), rtol=1e-6)
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: jnp.split(jnp.tanh(x), 2)[0],
+    lambda x: jax.jit(lambda x: (x * 2, jnp.sin(x) * 3))(x)[0],
+    lambda x: jax.checkpoint(lambda x: (x * 2, jnp.sin(x) * 3))(x)[1],
+])  # fmt: skip
+def test_a_result_that_the_function_does_not_use_is_no_top(
+    graph: ExpressionGraph, function: Function
+) -> None:
+    values = np.arange(1, 5, dtype=np.float32)
+    x = graph.param("x", (4,), inits.from_tensor(values))
+    mgraph.sum(from_jax(graph, function, x))
+    graph.backprop()
+    np.testing.assert_allclose(x.grad(), jax.grad(lambda x: function(x).sum())(values), rtol=1e-6)
+
+
+def test_a_node_that_a_function_left_unused_can_be_a_top_of_its_own(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (4,), inits.ones())
+    mgraph.remove_as_root(from_jax(graph, lambda x: jnp.split(x, 2)[0], x))
+    y = x[2:]
+    graph.backprop()
+    np.testing.assert_array_equal(y.val(), [1, 1])
+    np.testing.assert_array_equal(x.grad(), [0, 0, 1, 1])
+
+
 def test_the_same_function_again_compiles_nothing() -> None:
     def build() -> None:
         graph = ExpressionGraph()
@@ -443,6 +467,35 @@ def test_a_logarithm_to_base_two_and_an_array_without_numbers(graph: ExpressionG
     graph.backprop()
     np.testing.assert_allclose(y.val(), [2, 3], rtol=1e-6)
     np.testing.assert_allclose(x.grad(), [1 / 4 / np.log(2), 1 / 8 / np.log(2)], rtol=1e-6)
+
+
+@jax.custom_jvp
+def twice(x: Any) -> Any:
+    return 2 * x
+
+
+@twice.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    """Not linear in the tangent."""
+    return twice(primals[0]), tangents[0] ** 2
+
+
+@pytest.mark.parametrize(("kind", "function"), [("while", doubled_until_large), ("custom_rule", twice)])
+def test_what_jax_cannot_differentiate_has_values_and_a_clear_error(
+    graph: ExpressionGraph, kind: str, function: Function
+) -> None:
+    x = graph.param("x", (2,), inits.ones())
+    y = from_jax(graph, function, x)
+    mgraph.sum(y)
+    graph.forward()
+    np.testing.assert_array_equal(y.val(), function(np.ones(2)))
+    for run in (graph.backward, graph.backprop, graph.memory):
+        with pytest.raises(GradientError, match=rf"\({kind}\): JAX has no gradient(.|\n)*test_bridges_jax"):
+            run()
+    graph.clear()
+    mgraph.sum(graph.get("x") * 3.0)
+    graph.backprop()
+    np.testing.assert_array_equal(graph.get("x").grad(), [3, 3])
 
 
 @pytest.mark.parametrize(

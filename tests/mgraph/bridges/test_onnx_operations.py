@@ -282,3 +282,16 @@ def test_one_node_as_the_inputs(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (3, 4))
     export_onnx(graph, mgraph.tanh(x), x, tmp_path / "y.onnx")
     np.testing.assert_allclose(theirs(tmp_path / "y.onnx", {"x": X})[0], np.tanh(X), rtol=1e-6)
+
+
+def test_what_no_output_needs_is_no_top(graph: ExpressionGraph, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    steps = [node("Split", ["x"], ["y", "other"], num_outputs=2, axis=0), node("Tanh", ["x"], ["unused"])]
+    write(path, steps, {"x": X[:2]}, {})
+    model = onnx.load(path)
+    del model.graph.output[1:]
+    onnx.save(model, path)
+    x = graph.param("x", (2, 4), inits.from_tensor(X[:2]))
+    mgraph.sum(import_onnx(graph, path, x)["y"])
+    graph.backprop()
+    np.testing.assert_array_equal(x.grad(), [[1, 1, 1, 1], [0, 0, 0, 0]])

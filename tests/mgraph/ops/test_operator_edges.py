@@ -420,6 +420,14 @@ def test_a_row_without_elements_is_normalized_to_one(graph: ExpressionGraph) -> 
         assert value(norm(empty)).shape == (2, 0)
 
 
+@pytest.mark.parametrize("extremum", [mgraph.max, mgraph.min])
+@pytest.mark.parametrize("axes", [1, (0, 1)])
+def test_no_element_of_an_empty_axis_is_the_largest(graph: ExpressionGraph, extremum: Any, axes: Any) -> None:
+    with pytest.raises(ShapeError, match=r"axis \d has no elements(.|\n)*test_operator_edges\.py"):
+        extremum(constant(graph, np.ones((2, 0))), axes)
+    assert extremum(constant(graph, np.ones((0, 2))), 1).shape == (0, 1)
+
+
 def test_an_empty_slice_has_a_gradient_of_zeros(graph: ExpressionGraph) -> None:
     x = param(graph, np.ones((2, 5)))
     nothing = SliceViewNodeOp(x, axis=1, begin=3, end=3, stride=2)
