@@ -92,7 +92,8 @@ class Output(Layer):
         if shortlist is None:
             return product(x, self.weight, self.bias, trans_b=self.transposed)
         candidates = shortlist.columns if isinstance(shortlist, Columns) else shortlist
-        if len(x.shape) != 2 or len(candidates.shape) != 2 or x.shape[0] % max(candidates.shape[0], 1):
+        fits = len(x.shape) == len(candidates.shape) == 2 and candidates.shape[0]
+        if not fits or x.shape[0] % candidates.shape[0]:
             raise ShapeError(
                 "expected (batch * beam, dim) and a shortlist (batch, candidates), got"
                 f" {x.shape} and {candidates.shape}"

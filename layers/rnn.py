@@ -183,7 +183,13 @@ class RNN(Layer):
         return Transduced(x, tuple(lasts), tuple(given))
 
     def step(self, x: Node, states: Sequence[State]) -> Transduced:
-        """One step for ``x (batch, features)`` from the states of the layers; errors as above."""
+        """One step for ``x (batch, features)`` from the states of the layers.
+
+        ``ShapeError`` if ``x`` does not have two axes; other errors as above.
+        """
+        graph_of("RNN", x)
+        if len(x.shape) != 2:
+            raise ShapeError(f"a step of an RNN is over (batch, features), got {x.shape}")
         nexts: list[State] = []
         given: list[Node] = []
         for number, (cell, state) in enumerate(zip(self.layers, self._checked(states), strict=True)):

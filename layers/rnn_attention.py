@@ -97,8 +97,11 @@ class GlobalAttention(Layer):
     ) -> AttendedContext:
         """Bind the attention to a context; ``mapped`` is its ``map_context``, ``mask (batch, source)`` is 1
         at words. ``tiers`` are ``context`` and ``mapped`` with less padding (``in_tiers``), to be read
-        instead. ``ShapeError`` for a mask of another shape."""
-        what = f"mask of GlobalAttention with {self.context_weight.name!r}"
+        instead. ``ShapeError`` for a context without three axes, and for a mask of another shape."""
+        layer = f"GlobalAttention with {self.context_weight.name!r}"
+        if len(node(layer, context).shape) != 3:
+            raise ShapeError(f"{layer}: expected a context (batch, source, dim_context), got {context.shape}")
+        what = f"mask of {layer}"
         if node(what, mask).shape != context.shape[:2]:
             raise ShapeError(
                 f"{what}: expected (batch, source), {context.shape[:2]} for a context {context.shape}, got"
@@ -109,7 +112,7 @@ class GlobalAttention(Layer):
 
     def map_state(self, state: Node) -> Node:
         """``s W`` of states ``(..., dim_state)``."""
-        graph = state.graph
+        graph = self.weight.graph_of(state)
         mapped = dot(state, self.weight.on(graph))
         if not self.layer_normalization:
             return mapped

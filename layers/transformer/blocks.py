@@ -135,8 +135,8 @@ class PoolingBlock(Layer, CrossBlock):
     """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, instead of cross-attention.
 
     There is no pre-processing, and ``d`` in post-processing drops nothing. Parameters:
-    ``{prefix}_Wo (dim, dim)``, ``{prefix}_bo (1, dim)``, neither without projection; post-processing under
-    ``{prefix}_Wo``.
+    ``{prefix}_Wo (dim, dim)``, ``{prefix}_bo (1, dim)``, neither without projection, no ``bo`` without
+    ``bias``; post-processing under ``{prefix}_Wo``.
     Source: Marian's ``LayerPooling`` (``transformer-pool``).
     """
 
@@ -144,8 +144,10 @@ class PoolingBlock(Layer, CrossBlock):
         of_class(f"config of {prefix!r}", config, TransformerConfig)
         dim, init = config.dim, config.init(depth)
         self.prefix = prefix
-        self.output = Affine(prefix, dim, dim, "o", init=init) if config.projection else None
-        self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init)
+        self.output = (
+            Affine(prefix, dim, dim, "o", init=init, bias=config.bias) if config.projection else None
+        )
+        self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init, norm=config.norm)
 
     def project(self, context: Node) -> dict[str, Node]:
         """All states."""

@@ -17,6 +17,8 @@ from tests.helpers.leaves import constant
 
 KEEPING = ("gru", "gru-nematus", "mgru")
 """Cells that keep the old state where the mask is 0; others, except ``lstm`` and ``mlstm``, erase it."""
+NEVER = ("sru", "mlstm", "mgru")
+"""Cells that never drop the last of their projected inputs."""
 
 
 def draw(*shape: int, seed: int = 1) -> np.ndarray:
@@ -133,16 +135,32 @@ def test_padding_changes_nothing() -> None:
 # ---------------------------------------------------------------- dropout
 
 
-def test_dropout_is_one_mask_for_all_steps() -> None:
+@pytest.mark.parametrize("norm", [False, True])
+def test_dropout_is_one_mask_for_all_steps(norm: bool) -> None:
     graph = ExpressionGraph()
     x = constant(graph, np.ascontiguousarray(np.broadcast_to(draw(1, 20), (3, 2, 20))))
-    pairs = {
-        name: [kind(name, 20, 20, dropout=p).apply_input(x)[0] for p in (0.5, 0.0)]
-        for name, kind in CELLS.items()
-    }
+    pairs = []
+    for name, kind in CELLS.items():
+        cells = [kind(name, 20, 20, layer_normalization=norm, dropout=p) for p in (0.5, 0.0)]
+        parts = list(zip(*(cell.apply_input(x) for cell in cells), strict=True))
+        pairs += [(name, *pair) for pair in (parts[:-1] if name in NEVER else parts)]
     graph.forward()
-    for name, (dropped, whole) in pairs.items():
+    for name, dropped, whole in pairs:
         assert (dropped.val() == dropped.val()[:1, :1]).all() and (dropped.val() != whole.val()).any(), name
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_state_is_dropped_where_a_product_reads_it(norm: bool) -> None:
+    graph = ExpressionGraph()
+    x, state = constant(graph, draw(2, 20)), constant(graph, draw(2, 20, seed=2))
+    pairs = []
+    for name, kind in CELLS.items():
+        cells = [kind(name, 20, 20, layer_normalization=norm, dropout=p) for p in (0.5, 0.0)]
+        inputs = cells[1].apply_input(x)
+        pairs.append((name, *(cell.apply_state(inputs, (state,) * cell.states)[0] for cell in cells)))
+    graph.forward()
+    for name, dropped, whole in pairs:
+        assert (dropped.val() != whole.val()).any() == (name not in ("sru", "ssru")), name
 
 
 def test_what_is_never_dropped() -> None:
@@ -150,7 +168,7 @@ def test_what_is_never_dropped() -> None:
     graph = ExpressionGraph()
     x, s = constant(graph, draw(2, 5)), constant(graph, draw(2, 5, seed=2))
     pairs = []
-    for name in ("sru", "mlstm", "mgru"):
+    for name in NEVER:
         cell, whole = (CELLS[name](name, 5, 5, dropout=p) for p in (0.5, 0.0))
         parts = [c.apply_input(x)[-1] for c in (cell, whole)]
         if isinstance(cell, layers.MGRU | layers.MLSTM):
@@ -220,7 +238,10 @@ def test_refusals() -> None:
 def test_an_rnn_of_a_kind_is_the_rnn_of_its_layers() -> None:
     graph = ExpressionGraph(inference=True)
     x = constant(graph, draw(3, 2, 5))
-    rnn = layers.RNN(layers.LSTM, "encoder_bi", 5, 4, depth=2, skip=True, layer_normalization=True)
+    rnn = layers.RNN(
+        layers.LSTM, "encoder_bi", 5, 4, depth=2, skip=True, layer_normalization=True, dropout=0.3
+    )
+    assert [layer.first.state_mask.p for layer in rnn.layers] == [0.3, 0.3]
     stack = [
         layers.LSTM(prefix, size, 4, layer_normalization=True)
         for prefix, size in (("encoder_bi", 5), ("encoder_bi_l2_cell1", 4))

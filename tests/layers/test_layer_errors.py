@@ -118,6 +118,10 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.RNN([]), "at least one layer"),
     (lambda g: layers.RNN([gru(g)])(ones(g, 5, 3)), r"\(time, batch, features\), got \(5, 3\)"),
     (
+        lambda g: layers.RNN([gru(g)]).step(ones(g, 5, 2, 3), [(ones(g, 2, 4),)]),
+        r"a step of an RNN is over \(batch, features\), got \(5, 2, 3\)",
+    ),
+    (
         lambda g: layers.RNN([gru(g)])(ones(g, 5, 4, 3), ones(g, 5, 4)),
         r"mask of an RNN: expected \(time, batch, 1\), \(5, 4, 1\) for .* got \(5, 4\)",
     ),
@@ -129,11 +133,19 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         lambda g: attended(g, (9, 2)),
         r"mask of GlobalAttention with 'att_Wc_att': expected .*, \(2, 9\) for .* got \(9, 2\)",
     ),
+    (
+        lambda g: layers.GlobalAttention("att", 4, 6).over(ones(g, 9, 6), ones(g, 9, 6), ones(g, 9, 6)),
+        r"'att_Wc_att': expected a context \(batch, source, dim_context\), got \(9, 6\)",
+    ),
     (lambda g: layers.StackedCell(gru(g), [gru(g, 6)]), "'gru6' has an input of 6 features, and gets 0"),
     (lambda g: layers.StackedCell(gru(g), [attended(g), gru(g, 0)]), "input of 0 features, and gets 6"),
     (
         lambda g: layers.Output("o", 4, 5)(ones(g, 3, 4), ones(g, 2, 2, kind="uint32")),
         r"got \(3, 4\) and \(2, 2\)",
+    ),
+    (
+        lambda g: layers.Output("o", 4, 5)(ones(g, 3, 4), g.zeros((0, 2), "uint32")),
+        r"got \(3, 4\) and \(0, 2\)",
     ),
     (
         lambda g: layers.DecoderLayer("l", SMALL, 1)(ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), []),
@@ -188,7 +200,9 @@ ARRAY = np.ones((2, 3, 8), np.float32)
         (layers.TrainedPositionEmbedding("p", 9, 8), "position embeddings 'p'"),
         (layers.PreProcess("p", 8, "d"), "dropout"),
         (layers.RNN([layers.GRU("r", 8, 4)]), "RNN"),
+        (lambda x: layers.RNN([layers.GRU("r", 8, 4)]).step(x, []), "RNN"),
         (layers.GlobalAttention("a", 4, 8).map_context, "GlobalAttention with 'a_Wc_att'"),
+        (layers.GlobalAttention("a", 8, 4).map_state, "GlobalAttention with 'a_W_comb_att'"),
         (layers.log_mask, "log_mask"),
     ],
 )

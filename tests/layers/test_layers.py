@@ -117,6 +117,17 @@ def test_positions_step_by_step_are_those_of_the_sequence() -> None:
         np.testing.assert_allclose(step.val(), whole.val()[i], atol=1e-6)
 
 
+def test_words_without_positions_are_scaled_alike() -> None:
+    graph = ExpressionGraph(inference=True)
+    x = draw(2, 3, 4)
+    layer, words = layers.NoPositionEmbedding(2.5), constant(graph, x)
+    packing = layers.PackedWords(graph.zeros((2, 3), "int32"))
+    found = layer(words), layer.packed(words, packing), layer.at(words, graph.zeros((), "int32"))
+    graph.forward()
+    for node in found:
+        close(node, 2.5 * x)
+
+
 def test_norms_of_the_transformer() -> None:
     graph = ExpressionGraph(inference=True)
     x = 0.01 * draw(2, 3, 6)

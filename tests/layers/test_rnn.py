@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -67,13 +69,14 @@ def test_cells_that_there_are_not_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "alternating-forward", "alternating-backward"])
-def test_rnn_of_two_layers_with_skip_and_mask(direction: str) -> None:
+def test_rnn_of_three_layers_with_skip_and_mask(direction: str) -> None:
     graph = ExpressionGraph(inference=True)
     x, mask = draw(5, 2, 3), np.ones((5, 2, 1), np.float32)
     mask[3:, 1] = 0
     cells = [
         layers.GRU("a", 3, 4),
         layers.StackedCell(layers.GRU("b", 4, 4), [layers.GRU("c", 0, 4)]),
+        layers.GRU("d", 4, 4),
     ]
     rnn = layers.RNN(cells, direction=direction, skip=True)
     done = rnn(constant(graph, x), constant(graph, mask))
@@ -94,18 +97,20 @@ def test_rnn_of_two_layers_with_skip_and_mask(direction: str) -> None:
         return out
 
     first = layer(x, ["a"], bool(backward[0]))
-    close(done.output, layer(first, ["b", "c"], bool(backward[1])) + first)
+    second = layer(first, ["b", "c"], bool(backward[1])) + first
+    close(done.output, layer(second, ["d"], bool(backward[0])) + second)
 
 
 def test_an_rnn_step_by_step_is_the_rnn_over_the_sequence() -> None:
-    graph = ExpressionGraph(inference=True)
+    """In training, too: all steps share the masks of dropout."""
+    graph = ExpressionGraph()
     x, context, start = draw(4, 2, 3), draw(2, 6, 5), draw(2, 4)
     source_mask = np.array([[1] * 6, [1] * 4 + [0] * 2], np.float32)
-    attention = layers.GlobalAttention("att", 4, 5)
+    attention = layers.GlobalAttention("att", 4, 5, dropout=0.3)
     nodes = constant(graph, context), constant(graph, source_mask)
     attended = attention.over(nodes[0], attention.map_context(nodes[0]), nodes[1])
-    conditional = layers.StackedCell(layers.GRU("a", 3, 4), [attended, layers.GRU("b", 5, 4, final=True)])
-    rnn = layers.RNN([conditional, layers.GRU("c", 4, 4)], skip=True)
+    first, second = layers.GRU("a", 3, 4, dropout=0.3), layers.GRU("b", 5, 4, final=True, dropout=0.3)
+    rnn = layers.RNN([layers.StackedCell(first, [attended, second]), layers.GRU("c", 4, 4)], skip=True)
     states = [(constant(graph, start),)] * 2
     whole = rnn(constant(graph, x), states=states)
     outputs, given = [], []
@@ -207,6 +212,17 @@ def test_an_rnn_drops_the_same_features_at_every_step() -> None:
     graph.forward()
     np.testing.assert_array_equal(mapped.val()[0], mapped.val()[2])
     assert np.abs(np.asarray(mapped.val()) - np.asarray(full.val())).max() > 0.1
+
+
+def test_an_attention_drops_features_of_states() -> None:
+    graph = ExpressionGraph()
+    context, state = constant(graph, draw(2, 4, 5)), (constant(graph, draw(2, 30)),)
+    attention = layers.GlobalAttention("d", 30, 5, dropout=0.5)
+    attended = attention.over(context, attention.map_context(context), graph.ones((2, 4)))
+    assert attended.state_mask is not None and attended.state_mask.shape == (1, 30)
+    dropped, whole = attended.weights(state), replace(attended, state_mask=None).weights(state)
+    graph.forward()
+    assert (dropped.val() != whole.val()).any()
 
 
 @pytest.mark.slow

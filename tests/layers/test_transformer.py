@@ -146,6 +146,15 @@ def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
         layers.DecoderLayer("l", config, 1)
 
 
+def test_a_pooling_block_has_the_biases_and_norms_of_the_stack() -> None:
+    norm = layers.NormConfig(rms_bias=True)
+    config = layers.TransformerConfig(8, postprocess="r", bias=False, norm=norm, pool=True)
+    (block,) = layers.DecoderLayer("l", config, 1).cross
+    assert isinstance(block, layers.PoolingBlock)
+    names = [parameter.name.removeprefix("l_context_") for parameter in block.parameters()]
+    assert names == ["Wo", "Wo_rms_scale", "Wo_rms_bias"]
+
+
 def test_dropout_masks_are_shared_as_in_marian() -> None:
     graph = ExpressionGraph()
     x = graph.ones((64, 3, 50))

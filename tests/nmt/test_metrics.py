@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 import sacrebleu
 
 from layers import UnsupportedOptionError
-from mgraph import ModelFileError, ParameterError
+from mgraph import ExpressionGraph, ModelFileError, Node, ParameterError, Type, inits
 from mgraph.files.items import read_npz, write_npz
 from nmt import Embedder, Evaluator, load_model, load_vocab
 from nmt.cli import main
 from nmt.files.metrics import load_metric, read_metric
-from nmt.models.metrics import metric_names
+from nmt.models.metrics import MetricModel, metric_names
+from nmt.models.parts import Source
+from nmt.models.pooled import SentenceVectors
 from nmt.settings import OptionError
 from nmt.settings.model_options import model_options
 from nmt.text.vocabs.base import VocabError
@@ -273,3 +276,38 @@ def test_what_cannot_run_leaves_the_output_as_it_is(
         Path(name).write_bytes(b"three\n")
     assert main([*words, "-o", "out"]) in (1, 2)
     assert Path("out").read_bytes() == b"three\n"
+
+
+class Given(SentenceVectors):
+    """Vectors that are given in place of words."""
+
+    def _vector(self, source: Source) -> Node:
+        return source.ids
+
+
+def test_a_negative_cosine_is_zero() -> None:
+    model = load_model(NUMBERS)
+    pairs = np.array([[[1, 2, -1], [2, 0, 2]], [[1, 2, -1], [-1, -2, 1]]], np.float32)
+    graph = ExpressionGraph(inference=True)
+    first, second = (graph.constant((2, 3), inits.from_tensor(pairs[:, i])) for i in range(2))
+    near = Given(model, similarity=True).pooled([Source(first, None), Source(first, None)])
+    apart = Given(model, similarity=True).pooled([Source(first, None), Source(second, None)])
+    graph.forward()
+    np.testing.assert_allclose(near.val(), [[1], [1]], rtol=1e-6)
+    np.testing.assert_array_equal(apart.val(), [[0], [0]])
+
+
+def test_a_score_of_unified_comet_is_at_most_one_and_its_layers_are_few() -> None:
+    file = read_metric(model("unified"))
+    assert file is not None
+    loaded = load_metric(file, separator=0)
+    params = dict(loaded.params) | {"pooler_b3": np.full((1, 1), 3, np.float32)}
+    with pytest.raises(UnsupportedOptionError, match="comet-pooler-ffn: expected at most 8 sizes, got 9"):
+        MetricModel(file.options, replace(loaded.metric, comet_pooler_ffn=(4,) * 9), params, separator=0)
+    metric = replace(loaded.metric, comet_final_sigmoid=False)
+    found = MetricModel(file.options, metric, params, separator=0)
+    graph = found.blank_graph()
+    source = Source(graph.input("ids", (1, 2), Type.int32), graph.input("mask", (1, 2)))
+    pooled = graph.function([found.pooled([source])], list(source))
+    values = pooled.pure(found.params, [np.array([[3, 0]], np.int32), np.ones((1, 2), np.float32)])
+    np.testing.assert_array_equal(values[0], [[1]])

@@ -310,6 +310,13 @@ def test_functions_are_recorded_once(plain_model: Model) -> None:
         model.scorer(2, "8", 8)  # type: ignore[arg-type]
 
 
+def test_a_model_keeps_few_functions(monkeypatch: pytest.MonkeyPatch, plain_model: Model) -> None:
+    monkeypatch.setattr("nmt.models.model._MOST_FUNCTIONS", 2)
+    model = plain_model.without_values()
+    first, second, third = (model.listing(listed) for listed in (1, 2, 3))
+    assert model.listing(3) is third and model.listing(2) is second and model.listing(1) is not first
+
+
 def test_a_graph_of_a_model_takes_no_other_parameters(plain_model: Model) -> None:
     model = plain_model
     graph = model.new_graph()

@@ -20,7 +20,9 @@ from mgraph import ExpressionGraph, Type
 from mgraph.files.items import with_model_yml, write_npz
 from nmt import Translator, load_vocab
 from nmt.files import create_model, load_model, save_model
-from nmt.models import Model, Source
+from nmt.models import Dropouts, Model, Source
+from nmt.models.parts import Setup
+from nmt.models.transformer import TransformerEncoder
 from nmt.settings.model_options import ModelOptions
 from nmt.training.gradients import check_model_gradients
 from tests.helpers import places
@@ -291,6 +293,13 @@ def test_old_models_have_one_table_of_positions_and_new_ones_two() -> None:
     assert {name for name in new.params if "Wpos" in name} == {"encoder_Wpos", "decoder_Wpos"}
 
 
+@pytest.mark.parametrize(("kind", "scale"), [("transformer", 1), ("transformer-new", 6**0.5)])
+def test_words_without_positions_are_scaled_in_new_models_only(kind: str, scale: float) -> None:
+    options = replace(SMALL, type=kind, transformer_disable_position_embeddings=True)
+    positions = TransformerEncoder(Setup(options, Dropouts(), {}), "encoder", 0).stack.positions
+    assert isinstance(positions, layers.NoPositionEmbedding) and positions.scale == scale
+
+
 def test_average_attention_is_its_formula() -> None:
     graph = ExpressionGraph(inference=True)
     rng = np.random.default_rng(0)
@@ -347,7 +356,10 @@ def test_a_saved_model_is_the_file_that_it_was(row: str, tmp_path: Path) -> None
             "type: transformer-new\ntransformer-no-bias: true\ntransformer-decoder-autoreg: rnn",
             "transformer-no-bias",
         ),
-        ("type: transformer-new\ntransformer-postprocess: dhn", "transformer-postprocess"),
+        ("type: transformer-new\ntransformer-postprocess: dhn", "transformer-postprocess: type transf"),
+        ("type: transformer-new\ntransformer-postprocess: dda", "transformer-postprocess: type transf"),
+        ("type: transformer-new\ntransformer-preprocess: nr", "transformer-preprocess: type transf"),
+        ("type: transformer-new\ntransformer-tied-layers: [2]", "cannot tie a layer to one above it"),
         ("type: transformer-new\ntransformer-ffn-activation: ''", "transformer-ffn-activation"),
     ],
 )
@@ -374,6 +386,7 @@ def test_a_model_without_attention_says_so() -> None:
     alone = create_model(replace(SMALL, type="lm-transformer", dim_vocabs=(13,)))
     with pytest.raises(mgraph.ArgumentError, match="reads no source"):
         alone.scorer(1, (), 2, attention=True)
-    deep = random_model(replace(SMALL, dec_depth=2, transformer_guided_alignment_layer="3"))
-    with pytest.raises(UnsupportedOptionError, match="from 1 to 2, got '3'"):
-        deep.scorer(1, (2,), 2, attention=True)
+    for layer in ("3", "0", "²"):
+        deep = create_model(replace(SMALL, dec_depth=2, transformer_guided_alignment_layer=layer))
+        with pytest.raises(UnsupportedOptionError, match=f"from 1 to 2, got '{layer}'"):
+            deep.scorer(1, (2,), 2, attention=True)

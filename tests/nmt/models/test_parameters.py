@@ -172,6 +172,15 @@ def test_old_files_have_the_output_matrix_untransposed() -> None:
     assert "decoder_ff_logit_l2_Wt" not in table
 
 
+def test_the_cell_of_transformer_new_is_a_plain_ssru() -> None:
+    new = dataclasses.replace(TRANSFORMER, type="transformer-new", transformer_decoder_autoreg="rnn")
+    plain, other = (
+        parameters(dataclasses.replace(new, dec_cell=cell, layer_normalization=norm))
+        for cell, norm in (("ssru", False), ("gru", True))
+    )
+    assert shapes_of(plain) == shapes_of(other) and "decoder_l1_rnn_Wf" in plain
+
+
 # ---------------------------------------------------------------- the check, and its hints
 
 TRANSFORMER = ModelOptions(

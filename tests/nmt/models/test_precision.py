@@ -24,7 +24,7 @@ from nmt.files.loading import create_model, load_model
 from nmt.files.saving import convert_model, save_model
 from nmt.models.model import Model
 from nmt.models.parameters import parameters
-from nmt.models.parts import Source
+from nmt.models.parts import Dropouts, Source
 from nmt.models.precision import in_floats, in_int8
 from nmt.settings.model_options import ModelOptions
 from tests.helpers.leaves import drawn
@@ -66,9 +66,11 @@ def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_models_are_pickled_and_copied(precision: str, tmp_path: Path) -> None:
-    model = load_model(saved(TRANSFORMER, tmp_path), precision=precision, marian_exact=True)
+    loaded = load_model(saved(TRANSFORMER, tmp_path), precision=precision, marian_exact=True)
+    model = Model(loaded.options, loaded.params, Dropouts(trg=0.2), marian_exact=True)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert other.key == model.key and other.options == model.options and other.marian_exact
+        assert other.dropouts == model.dropouts
         chex.assert_trees_all_equal(other.params, model.params, strict=True)
 
 

@@ -40,13 +40,15 @@ class Masks(ExpressionGraph):
         return super().dropout_mask(p, shape, type)
 
 
-def masks(options: ModelOptions, dropouts: Dropouts, inference: bool = False) -> list[Any]:
+def masks(
+    options: ModelOptions, dropouts: Dropouts, inference: bool = False, attention: bool = False
+) -> list[Any]:
     """The masks of a batch of 2 sentences, 4 source words and 3 target words."""
     graph = Masks(inference)
     model = Model(options, {}, dropouts)
     source, target = (graph.input(name, (2, n), Type.int32) for name, n in (("source", 4), ("target", 3)))
     encoded = model.encode([Source(source, graph.input("mask", (2, 4)))])
-    model.logits(encoded, target)
+    _ = model.decode(encoded, target, attention=attention).logits
     return graph.masks
 
 
@@ -59,9 +61,10 @@ def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
     assert masks(options, Dropouts(transformer=0.2)) == [(0.2, emb_src)] * 3 + [(0.2, emb_trg)] * 4
     assert masks(options, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 5))]
     # Attention drops every weight independently: heads, queries and keys.
-    assert masks(options, Dropouts(transformer_attention=0.4)) == [
-        (0.4, (2, 2, queries, keys)) for queries, keys in ((4, 4), (3, 3), (3, 4))
-    ]
+    for attention in (False, True):
+        assert masks(options, Dropouts(transformer_attention=0.4), attention=attention) == [
+            (0.4, (2, 2, queries, keys)) for queries, keys in ((4, 4), (3, 3), (3, 4))
+        ]
     assert masks(options, Dropouts(rnn=0.5)) == []
     rnn = replace(options, dec_depth=2, transformer_decoder_autoreg="rnn")
     tied = replace(rnn, transformer_tied_layers=(1, 1))
@@ -69,6 +72,7 @@ def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
         found = masks(kind, Dropouts(rnn=0.5))
         assert {shape for _, shape in found} == {(1, 6)}, "one mask for all steps and sentences"
         assert len(found) % count == 0 and len(found) == count * len(masks(tied, Dropouts(rnn=0.5)))
+    assert masks(replace(rnn, type="transformer-new"), Dropouts(rnn=0.5)) == []
     aan = replace(options, transformer_decoder_autoreg="average-attention")
     assert masks(aan, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 7)), (0.3, (1, 3, 5))]
     for kind in (options, rnn, aan, replace(options, transformer_pool=True)):
