@@ -1,8 +1,8 @@
 """One step of beam search: which words extend which hypotheses.
 
 The order is Marian's: the models' scores, their weighted sum, forced words, sampling, suppressed words, the
-best extensions. Sampling adds Gumbel noise to log-probabilities and takes the best, so the search itself does
-not change (Marian's ``--output-sampling``).
+best extensions; but words are drawn only among those that are not suppressed. Sampling adds Gumbel noise to
+log-probabilities and takes the best, so the search itself does not change (Marian's ``--output-sampling``).
 """
 
 from __future__ import annotations
@@ -155,12 +155,15 @@ class Rules:
         _, count, columns = total.shape
         open_, free = self._open(sentences, beam.steps, columns)
         total = jnp.where(open_, total, NONE)
+        suppressed = self._suppressed(sentences, columns) & free
         if self.sampling is not None:
+            # Else pruning may leave suppressed words alone. Not NONE: there may be no others.
+            total = jnp.where(suppressed & open_, LOWEST, total)
             total = self.sampling.drawn(total, self._noise(sentences, beam.steps, count))
         paths = beam.paths[:, :, None]
         # Pruned words rank last but remain available, so that the beam keeps its width.
         extended = jnp.maximum(paths + total, LOWEST)
-        extended = jnp.where(self._suppressed(sentences, columns) & free, LOWEST, extended)
+        extended = jnp.where(suppressed, LOWEST, extended)
         extended = jnp.where(open_ & (paths != NONE), extended, NONE)
         if count == 1:
             column, best = first_best(extended[:, 0])

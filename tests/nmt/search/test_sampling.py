@@ -65,13 +65,13 @@ class OneDistribution:
         return SimpleNamespace(start=lambda params, encoded: {}, step=step, **state)
 
 
-def search_with(sampling: Sampling | None, **options) -> BeamSearch:
+def search_with(sampling: Sampling | None, vocab: ToyVocab = VOCAB, **options) -> BeamSearch:
     beam = {"beam_size": 1, "allow_unk": True, "max_length_factor": 0.1}
     beam |= {name: options.pop(name) for name in beam if name in options}
     return BeamSearch(
         [OneDistribution()],
-        source_vocab=VOCAB,
-        target_vocab=VOCAB,
+        source_vocab=vocab,
+        target_vocab=vocab,
         sampling=sampling,
         options=BeamOptions(**beam),
         **{"seed": 3} | options,
@@ -167,6 +167,16 @@ def test_scores_are_of_the_noisy_distribution_and_those_of_the_model_are_not() -
         expected = np.log(PROBS[hypothesis.words[0]])
         np.testing.assert_allclose(hypothesis.scorer_scores, [expected], rtol=1e-5)
         assert hypothesis.path_score < 0 and hypothesis.path_score != hypothesis.scorer_scores[0]
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling("topk", 1), Sampling("nucleus", 0.2), Sampling("epsilon", 0.3)]
+)
+def test_unknown_words_are_not_drawn_where_they_are_the_most_probable(sampling: Sampling) -> None:
+    search = search_with(sampling, ToyVocab(2, 0), allow_unk=False)
+    for [hypothesis] in search.search([[5, 2], [6, 7, 2]]):
+        assert hypothesis.words[0] == 3
+        np.testing.assert_allclose(hypothesis.path_score, 0, atol=1e-6)  # the only word that may be drawn
 
 
 def test_a_beam_keeps_its_width_where_fewer_words_may_be_drawn() -> None:
