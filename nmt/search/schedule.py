@@ -119,9 +119,7 @@ class Waiting:
         with self._lock:
             own = self._queues.get(size, [])  # none if the queues were stopped meanwhile
             found = self._taken(own, min(most, -(-len(own) // max(1, self._searches[size]))), fits)
-            others = [
-                waiting for other, waiting in self._queues.items() if size.holds(other) and other != size
-            ]
+            others = [waiting for other, waiting in self._queues.items() if size.holds(other)]
             if not own and (full or sum(map(len, others)) <= most - len(found)):
                 for waiting in reversed(others):
                     found += self._taken(waiting, most - len(found), fits)

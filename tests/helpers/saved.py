@@ -37,8 +37,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def equal(first: LearnerState, second: LearnerState) -> bool:
     """Whether two states are the same to the last bit."""
     trees = [
-        [state.params, *(state.moments[name] for name in sorted(state.moments)), state.average or {}]
-        for state in (first, second)
+        [s.params, *(s.moments[name] for name in sorted(s.moments)), s.average or {}, s.errors or {}]
+        for s in (first, second)
     ]
     flat = [[(name, np.asarray(t[name]).tobytes()) for t in tree for name in sorted(t)] for tree in trees]
     numbers = [

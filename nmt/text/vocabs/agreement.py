@@ -20,7 +20,7 @@ from mgraph.errors import MGraphError
 from nmt.settings import yaml_text
 from nmt.settings.model_options import ModelOptions
 
-from .base import ASKED, Vocab
+from .base import Vocab
 from .loading import load_vocab
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def difference(one: Vocab, other: Vocab) -> str:
 def _difference_from(vocab: Vocab, path: str) -> str:
     """``difference`` from the vocabulary in a file; empty if the file cannot be read."""
     try:
-        return "" if _same_file(vocab.path, path) else difference(vocab, load_vocab(path, owner=ASKED))
+        return "" if _same_file(vocab.path, path) else difference(vocab, load_vocab(path))
     except (OSError, MGraphError) as error:
         logger.debug("[data] %s cannot be compared with %s: %s", vocab.path, path, error)
         return ""
@@ -103,7 +103,7 @@ def _named(config: str) -> list[str]:
     """The vocabulary files that a training configuration names."""
     try:
         content = yaml_text.read_file(config)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError) as error:
         logger.debug("[data] %s cannot be read: %s", config, error)
         return []
     found = content.get("vocabs") if isinstance(content, dict) else None

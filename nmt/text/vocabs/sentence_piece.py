@@ -199,7 +199,7 @@ def normalized(line: str) -> str:
     Moses.
     """
     text = _FULL_STOP.sub(". ", line).translate(_PLAIN)
-    if not text.isascii() or not text.isprintable():
+    if not text.isprintable():  # all others have neither control nor format characters
         text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
     return " ".join(word for word in text.split(" ") if word)
 

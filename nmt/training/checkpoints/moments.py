@@ -56,7 +56,7 @@ class Moments:
     def __init__(self, options: TrainOptions) -> None:
         self.optimizer, self.smoothing = options.optimizer, options.exponential_smoothing > 0
         self._names, self._init = MOMENTS.get(self.optimizer, ()), optimizer_of(options).init
-        given = options.optimizer_params[:2] if self.optimizer == "adam" else ()
+        given = options.optimizer_params[:2]
         self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
 
     def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:

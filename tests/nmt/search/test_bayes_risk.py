@@ -66,6 +66,8 @@ def test_named_metrics_are_sacrebleus() -> None:
     pair = "the cat sees the house", "the cat sees a red house"
     assert sentence_metric("chrf")(*pair) == sentence_chrf(pair[0], [pair[1]]).score
     assert sentence_metric("bleu")(*pair) == sentence_bleu(pair[0], [pair[1]]).score
+    short = "the red house", "the red house"
+    assert sentence_metric("bleu")(*short) == pytest.approx(100), "with effective order"
     assert sentence_metric("chrf")("", "") == 0 and sentence_metric("bleu")("", "a") == 0
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from mgraph import ArgumentError
 from nmt import OptionError, Translator, translate_documents
+from nmt.search.results import Translation
 from tests.helpers.places import DATA, SHIPPED
 
 MODEL = str(DATA / "search" / "left-right.npz")
@@ -62,8 +63,24 @@ def test_lines_are_as_long_as_is_allowed(translator: Translator, monkeypatch: py
 
     monkeypatch.setattr(Translator, "translate", translate)
     document = ["a cat", "a dog", "the cat sees the house here", "a dog"]
-    assert len(translate_documents(translator, [document], most_words=6)[0]) == 4
-    assert asked[0] == ["a cat [eos] a dog", "the cat sees the house here", "a dog"]
+    assert len(translate_documents(translator, [document, document[2:]], most_words=6)[0]) == 4
+    last = ["the cat sees the house here", "a dog"]
+    assert asked[0] == ["a cat [eos] a dog", *last, *last]
+
+
+def test_each_translation_goes_to_its_sentence(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def translate(_: Translator, lines: list[str], **rest: object) -> list[Translation]:
+        """Loses the separators of three sentences, and gives one sentence two."""
+        changed = {0: "{0} {1} {0}", 1: "{1}", 2: ""}
+        texts = [changed[line.count(SEPARATOR)].format(SEPARATOR, line.upper()) for line in lines]
+        return [Translation(number, (text,), ()) for number, text in enumerate(texts)]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    documents = [["the cat", "a dog", "the cat sees it", "a", "b", "c"], ["the cat sees the house"]]
+    found = translate_documents(translator, documents, most_words=6)
+    assert found == [[sentence.upper() for sentence in document] for document in documents]
 
 
 @pytest.fixture
@@ -88,6 +105,8 @@ def test_sentence_piece_must_not_split_the_separator(shipped: Translator) -> Non
 def test_the_separator_is_a_word(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"the separator '\[sep\]' is not a word of DefaultVocab"):
         translate_documents(translator, [["a cat"]], separator="[sep]")
+    with pytest.raises(OptionError, match=r"the separator 'cat' is not a word of .*target\.yml"):
+        translate_documents(translator, [["a cat"]], separator="cat")
 
 
 def test_documents_are_lists_of_sentences(translator: Translator) -> None:

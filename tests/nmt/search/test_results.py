@@ -87,6 +87,14 @@ def test_the_alignment_stands_before_the_word_scores() -> None:
     assert printing.lines(translation) == f"3 ||| sechs ||| 0-0 1-1 ||| {scores} ||| F0= -0.75 ||| -0.75"
 
 
+def test_the_best_of_a_list_and_lines_that_are_left_out() -> None:
+    best, other = (Hypothesis((2, 0), (-1.0, -0.5), -1.5, score, (-1.5,)) for score in (-0.75, -1.25))
+    translation = Translation(0, ("a", "b"), (best, other))
+    assert (translation.text, translation.score, translation.scores) == ("a", -0.75, (-0.75, -1.25))
+    assert Printing().lines(translation) == "a"
+    assert Printing(alignment=1.0).best(Translation(0, ("",), (Hypothesis((), (), 0, 0, ()),))) == " ||| "
+
+
 class Axes:
     """Stands in for the axes that a heatmap is drawn into."""
 

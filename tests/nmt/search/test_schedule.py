@@ -72,6 +72,30 @@ def test_a_lane_waits_for_what_fits_into_it() -> None:
     assert waiting.empty(SHORT) and waiting.empty(LONG)
 
 
+@pytest.mark.parametrize(("most", "taken"), [(4, 2), (5, 5)])
+def test_shorter_ones_enter_if_there_is_room_for_all_beside_those_of_the_lane(most: int, taken: int) -> None:
+    requests = [request(i, 40 if i < 2 else 5) for i in range(5)]
+    waiting = Waiting(requests, [SHORT, LONG], beam=2)
+    assert waiting.next_lane() == LONG
+    assert len(waiting.take(LONG, most)) == taken
+
+
+def test_a_full_lane_goes_on_with_the_longest_of_the_others() -> None:
+    lengths = [5] * 5 + [30] * 3 + [40]
+    sizes = [SHORT, LaneSize(36, 72, 144), LONG]
+    waiting = Waiting([request(i, length) for i, length in enumerate(lengths)], sizes, beam=2)
+    assert waiting.next_lane() == LONG
+    assert [r.length for r in waiting.take(LONG, 1)] == [40]
+    assert [r.length for r in waiting.take(LONG, 4, full=True)] == [30, 30, 30, 5]
+
+
+def test_a_search_that_has_left_leaves_its_share() -> None:
+    waiting = Waiting([request(i, 9) for i in range(2 * FEW_ROWS)], [SHORT], beam=2)
+    assert [waiting.next_lane() for _ in range(2)] == [SHORT, SHORT]
+    waiting.leave(SHORT)
+    assert len(waiting.take(SHORT, 99)) == 2 * FEW_ROWS
+
+
 def test_early_lines_do_not_wait_for_longer_ones_far_behind() -> None:
     early = [request(i, 5 + i % 7) for i in range(TURN)]
     late = [request(TURN + i, 20) for i in range(TURN)]
@@ -142,6 +166,15 @@ def test_searches_run_at_once() -> None:
 
     found = [i for part in Searches(3, callers_settings()).run(search) for i, _ in part]
     assert len(set(found)) == 3
+
+
+def test_a_single_search_needs_no_thread() -> None:
+    def search(number: int) -> Iterator[Found]:
+        yield [(number, [])]
+        yield [(threading.get_ident(), [])]
+
+    found = list(Searches(1, callers_settings()).run(search))
+    assert found == [[(0, [])], [(threading.get_ident(), [])]]
 
 
 @pytest.mark.parametrize("searches", [1, 3])

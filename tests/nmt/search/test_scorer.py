@@ -13,7 +13,7 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
-from nmt.search.scorer import Total
+from nmt.search.scorer import Score, Total
 from nmt.search.scoring import score
 from nmt.text.parallel import NBestListError, NBestRows
 from tests.helpers import places
@@ -150,6 +150,13 @@ def test_summaries_are_per_sentence_or_per_word() -> None:
     total = Total.of({"log_prob": -6.0, "sentences": 2.0, "words": 3.0})
     kinds = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
     assert [total.summary(kind) for kind in kinds] == ["6", "3", "3", "2", "7.38906"]
+
+
+def test_a_total_leaves_out_pairs_with_problems() -> None:
+    total = Total()
+    for result in (Score(0, -1.5, (-1.0, -0.5)), Score(1, -9.0, (-9.0,), "long"), Score(2, -2.0, (-2.0,))):
+        total.add(result)
+    assert total == Total(-3.5, 2, 3)
 
 
 def test_the_perplexity_of_impossible_words_is_infinite() -> None:

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from typing import Any
 
+import jax
 import pytest
 
 from mgraph import ArgumentError
@@ -23,7 +24,9 @@ from nmt.search.lane_sizes import LaneRows, LaneSize
 from nmt.search.open_job import Arriving, OpenJob
 from nmt.search.results import Hypothesis, Translation
 from nmt.search.schedule import Request
+from nmt.search.service import TranslationService
 from nmt.text.parallel import ParallelTextError
+from nmt.text.sentences import LineEncoder, Sentence
 from tests.helpers.fresh import python
 from tests.helpers.places import DATA
 
@@ -183,13 +186,32 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
         assert len(queue) == 0
         future = queue.submit("the cat")
         asyncio.run(given_up(queue))  # this time while it waits for room
+        with pytest.raises(QueueFullError):
+            queue.submit("a cat")
         assert future.cancel() and len(queue) == 0
+        assert queue._job.arriving.lengths() == {}
         held.set()
         assert queue.submit("the cat").result(SECONDS).text
 
 
-def test_an_interrupt_while_waiting_takes_no_place(translator: Translator, held: threading.Event) -> None:
+def test_what_is_taken_back_takes_no_other_line_along(translator: Translator, held: threading.Event) -> None:
+    with TranslationQueue(translator) as queue:
+        first, second, third = (queue.submit(line) for line in LINES[1:4])
+        assert second.cancel()
+        assert sum(map(len, queue._job.arriving.lengths().values())) == 2
+        held.set()
+        assert first.result(SECONDS).text and third.result(SECONDS).text
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_interrupt_while_waiting_takes_no_place(
+    given: bool, translator: Translator, held: threading.Event
+) -> None:
+    """Neither if there is still no room nor if the place has just been given."""
+
     def interrupt(*_: object) -> None:
+        if given:
+            assert future.cancel()
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGUSR1, interrupt)  # a shell's background jobs ignore SIGINT
@@ -199,7 +221,10 @@ def test_an_interrupt_while_waiting_takes_no_place(translator: Translator, held:
             threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGUSR1]).start()
             with pytest.raises(KeyboardInterrupt):
                 queue.submit("a cat", wait=SECONDS)
-            assert future.cancel()
+            if not given:
+                with pytest.raises(QueueFullError):
+                    queue.submit("a cat")
+                assert future.cancel()
             held.set()
             assert queue.submit("the cat").result(SECONDS).text
     finally:
@@ -226,12 +251,16 @@ def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
         patient = queue.submit("a cat", timeout=SECONDS)
         with pytest.raises(LineTimeoutError):
             queue.translate(["the cat", "the dog"])
+        with pytest.raises(ArgumentError, match="a line must be str or bytes, got 3"):
+            queue.translate(["the cat", 3], timeout=SECONDS)
         assert len(queue) == 1
         held.set()
         assert patient.result(SECONDS).text
     for wrong in -1, "soon", True, float("nan"):
         with pytest.raises(OptionError, match="timeout must be a number of seconds from 0, or None"):
             TranslationQueue(translator, timeout=wrong)
+        with pytest.raises(OptionError, match="timeout must be a number of seconds from 0, or None"):
+            queue.submit("a cat", timeout=wrong)
     for wrong in 0, 2.5, True:
         with pytest.raises(OptionError, match=f"most_lines must be a whole number from 1, got {wrong}"):
             TranslationQueue(translator, most_lines=wrong)
@@ -263,38 +292,121 @@ def test_closing_finishes_or_drops(translator: Translator, held: threading.Event
     assert all(future.result(0).text for future in mine)
     for queue in finished, dropped:
         queue.close()
-        with pytest.raises(QueueClosedError, match="the queue is closed"):
-            queue.submit("a cat")
+        for line in "a cat", "cat " * 50:
+            with pytest.raises(QueueClosedError, match="the queue is closed"):
+                queue.submit(line)
         assert len(queue) == 0
 
 
 def test_an_error_of_a_search_costs_its_lines_only(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, held: threading.Event
 ) -> None:
     real = OpenJob._sources
 
     def sources(self: OpenJob, shape: object, requests: list[object], bins: object) -> object:
         if any(request.index == 0 for request in requests):
             raise MemoryError("no memory for this")
+        if any(request.index == 1 for request in requests):
+            assert taken_back.pop().cancel()
+            raise MemoryError("no memory for this either")
         return real(self, shape, requests, bins)
 
+    taken_back: list[Future[Translation]] = []
     monkeypatch.setattr(OpenJob, "_sources", sources)
     with TranslationQueue(translator) as queue:
+        held.set()
         with pytest.raises(MemoryError, match="no memory for this"):
             queue.submit(LINES[1]).result(SECONDS)
+        held.clear()
+        taken_back.append(queue.submit(LINES[1]))
+        held.set()
         assert queue.submit(LINES[1]).result(SECONDS).text
+    with TranslationQueue(translator) as queue:  # in the first one a lane may still be open
         monkeypatch.setattr(OpenJob, "_searched", lambda *_: (_ for _ in ()).throw(MemoryError("no lane")))
         with pytest.raises(MemoryError, match="no lane"):  # before any line is taken
             queue.submit(LINES[1]).result(SECONDS)
         assert len(queue) == 0
 
 
+def test_an_error_of_the_caller_drops_the_lines(translator: Translator, held: threading.Event) -> None:
+    with pytest.raises(ZeroDivisionError), TranslationQueue(translator) as queue:
+        future = queue.submit("a cat")
+        threading.Timer(0.05, held.set).start()
+        raise ZeroDivisionError
+    assert future.cancelled()
+
+
+@pytest.mark.parametrize("owner, name", [(LineEncoder, "sentence"), (OpenJob, "add")])
+def test_an_error_before_the_search_leaves_no_line(
+    owner: type, name: str, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("no memory for this")
+
+    with TranslationQueue(translator, most_lines=1) as queue:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fails)
+            with pytest.raises(MemoryError, match="no memory for this"):
+                queue.submit("a cat")
+        assert len(queue) == 0 and queue.submit("a cat").result(SECONDS).text
+        monkeypatch.setattr(OpenJob, "add", lambda *_: False)  # as if it was closed just now
+        with pytest.raises(QueueClosedError, match="the queue is closed"):
+            queue.submit("a cat")
+        assert len(queue) == 0
+
+
+def test_who_waits_first_is_first(translator: Translator, held: threading.Event) -> None:
+    async def all_at_once(queue: TranslationQueue, inside: Future[Translation]) -> list[int]:
+        tasks = [asyncio.create_task(queue.translation("a cat")) for _ in range(3)]
+        await asyncio.sleep(0)  # now all wait
+        assert inside.cancel()
+        held.set()
+        return [(await task).line for task in tasks]
+
+    with TranslationQueue(translator, most_lines=1) as queue:
+        assert asyncio.run(all_at_once(queue, queue.submit("a cat"))) == [1, 2, 3]
+
+
+def test_an_error_in_choosing_costs_its_line_only(
+    translator: Translator, expected: list[str], monkeypatch: pytest.MonkeyPatch, held: threading.Event
+) -> None:
+    """Such as that of a utility; in the same lane are another line and one that is taken back just then."""
+    real = TranslationService.translation
+
+    def translation(self: TranslationService, sample: Sentence, *rest: Any, **more: Any) -> Translation:
+        if sample.line == 0:
+            futures[0].cancel()
+        if sample.line == 1:
+            raise MemoryError("no memory to choose")
+        return real(self, sample, *rest, **more)
+
+    monkeypatch.setattr(TranslationService, "translation", translation)
+    monkeypatch.setattr(TranslationService, "draws", 2)
+    with TranslationQueue(translator) as queue:
+        futures = [queue.submit(LINES[1]) for _ in range(3)]
+        held.set()
+        with pytest.raises(MemoryError, match="no memory to choose"):
+            futures[1].result(SECONDS)
+        assert futures[2].result(SECONDS).text == expected[1] and futures[0].cancelled()
+
+
+def test_the_callers_settings_hold_in_the_search_threads(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(OpenJob, "run", lambda *_: seen.append(jax.config.jax_debug_nans))
+    with jax.debug_nans(True):
+        TranslationQueue(translator).close()
+    assert seen and all(seen)
+
+
 def test_a_queue_that_nobody_has_is_closed(translator: Translator) -> None:
     def threads() -> list[threading.Thread]:
-        return [thread for thread in threading.enumerate() if thread.name == "mgraph-queue"]
+        names = "mgraph-queue", "mgraph-deadlines"
+        return [thread for thread in threading.enumerate() if thread.name in names]
 
     before = len(threads())
-    queue = TranslationQueue(translator)
+    queue = TranslationQueue(translator, timeout=SECONDS)
     reference = weakref.ref(queue)
     futures = [queue.submit(line) for line in LINES[:4]]
     mine = threads()[before:]
@@ -310,7 +422,7 @@ def test_a_queue_that_nobody_has_is_closed(translator: Translator) -> None:
 ENDING = """
 import sys
 from nmt import TranslationQueue, Translator
-queue = TranslationQueue(Translator(sys.argv[1], sys.argv[2:], beam_size=2))
+queue = TranslationQueue(Translator(sys.argv[1], sys.argv[2:], beam_size=2), timeout=600)
 first = queue.submit("the cat").result()
 for number in range(200):
     queue.submit("the cat " * (number % 10))

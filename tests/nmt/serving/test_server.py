@@ -24,6 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 from nmt import TranslationQueue, Translator
 from nmt.cli import main
 from nmt.search.open_job import OpenJob
+from nmt.search.results import Hypothesis, Translation
 from nmt.serving.server import TranslationServer
 from nmt.settings.serving import ServerOptions
 from tests.helpers.places import DATA, ROOT
@@ -92,12 +93,18 @@ def ask(connection: ClientConnection, message: str | bytes) -> str:
 
 def test_a_message_is_lines_and_so_is_the_answer(translator: Translator, expected: list[str]) -> None:
     """As in marian_server.cpp and translator.h: getline, join, and a final newline."""
-    with serving(translator) as (_, client, _), client() as one, client("/translate/") as other:
+    with serving(translator) as (_, client, _), client() as one, client("/translate/?from=en") as other:
         assert ask(one, "\n".join(LINES)) == "\n".join(expected) + "\n"
         assert ask(one, "\n".join(LINES[:5]) + "\n") == "\n".join(expected[:5]) + "\n"
         assert ask(other, LINES[1]) == expected[1] + "\n"
         assert ask(other, LINES[1] + "\r\n\n" + LINES[2]) == f"{expected[1]}\n\n{expected[2]}\n"
         assert ask(other, "") == "\n" and ask(other, "\n") == "\n"
+
+
+def test_all_addresses_may_be_those_of_ipv4(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with serving(translator, host="") as (_, client, _), client() as connection:
+        assert ask(connection, "") == "\n"
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6")
@@ -172,6 +179,38 @@ def test_bad_input_costs_its_line_only(
         assert len(answer.splitlines()) == 2 and answer.endswith(f"\n{expected[3]}\n")
 
 
+def test_what_fails_or_takes_too_long_costs_its_line_only(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def translation(_: TranslationQueue, line: bytes) -> Translation:
+        if line == b"wrong":
+            raise MemoryError("no memory for this")
+        if line == b"slow":
+            await asyncio.sleep(SECONDS)
+        hypothesis = Hypothesis((), (), 0.0, 0.0, (0.0,))
+        return Translation(0, (line.decode("utf-8", "surrogateescape"),), (hypothesis,))
+
+    monkeypatch.setattr(TranslationQueue, "translation", translation)
+    with serving(translator, message_timeout=0.1) as (_, client, _), client() as connection:
+        assert ask(connection, b"right\nwrong\nslow\n\xff") == "right\n\n\n\ufffd\n"
+    assert "line 2 of a message is not translated: no memory for this" in caplog.text
+    assert "1 of 4 line(s) were not translated in 0.1 s" in caplog.text
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_each_message_is_logged_unless_translation_is_quiet(
+    quiet: bool, translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with serving(translator, quiet_translation=quiet) as (_, client, stop), client() as connection:
+        assert ask(connection, "\n") == "\n"
+        stop()
+        with pytest.raises(ConnectionClosedOK):
+            connection.recv(timeout=SECONDS)
+    assert ("Translation took: " in caplog.text) is not quiet
+    assert "Server stops: 1 connection(s), 0 line(s) to do" in caplog.text
+
+
 def test_lists_number_the_lines_of_a_message() -> None:
     """The lines are too long and left out, so nothing needs to be searched."""
     lists = Translator(MODEL, VOCABS, n_best=True, max_length=1)
@@ -196,6 +235,18 @@ def test_limits_of_messages_and_connections(translator: Translator, expected: li
         for _ in range(3):  # the places are free again
             with client() as again:
                 assert ask(again, LINES[1]) == expected[1] + "\n"
+
+
+def test_connections_admitted_at_the_same_time_are_limited(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TranslationServer, "_admitted", lambda *_: None)
+    with serving(translator, max_connections=1) as (_, client, _), client() as one:
+        assert ask(one, "") == "\n"
+        with client() as other, pytest.raises(ConnectionClosedError) as closed:
+            other.recv(timeout=SECONDS)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+        assert ask(one, "") == "\n"
 
 
 def test_a_message_has_its_time(

@@ -182,6 +182,8 @@ def test_other_numbers_of_streams(streams: int, corpora: Any) -> None:
         ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "file"}, "expected a field number"),
         ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "3"}, "from 0 to 2"),
         ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "2", "data_weighting": "2"}, "different"),
+        ({"streams": 1, "guided_alignment": "file"}, "--guided-alignment is for models with one source"),
+        ({"streams": 3, "guided_alignment": "file"}, "--guided-alignment is for models with one source"),
         ({"maxi_batch_sort": "both"}, "--maxi-batch-sort"),
         ({"mini_batch": 0}, "--mini-batch"),
         ({"sentencepiece_alphas": (0.1, 0.1, 0.1)}, "--sentencepiece-alphas"),
@@ -191,6 +193,11 @@ def test_other_numbers_of_streams(streams: int, corpora: Any) -> None:
 def test_options_that_contradict(options: dict[str, Any], message: str, corpora: Any) -> None:
     with pytest.raises(OptionError, match=message):
         corpora(**options)
+
+
+@pytest.mark.parametrize("options", [{"shuffle": "batches"}, {"shuffle": "data", "shuffle_in_ram": True}])
+def test_a_folder_that_is_not_used_need_not_exist(options: dict[str, Any], corpora: Any) -> None:
+    assert epoch(corpora(tempdir="nowhere", **options))
 
 
 def test_padding_changes_no_sentence(corpora: Any) -> None:

@@ -48,10 +48,11 @@ def test_little_is_wasted() -> None:
     shapes = Shapes(choose(batches))
     assert len(shapes.chosen) == MOST_SHAPES
     assert 1 - real / positions(shapes, batches) < 0.075
+    assert choose(dict.fromkeys(batches, 7)) == choose(batches), "only shares count"
     # If all sizes differ, 12 shapes waste more than 15 %.
     batches = {(1 + 7 * i % 59, 1 + 13 * i % 59, 1 + 29 * i % 59): 1 for i in range(59)}
     shapes = Shapes(choose(batches))
-    assert MOST_SHAPES < len(shapes.chosen) <= MORE_SHAPES
+    assert len(shapes.chosen) == MORE_SHAPES
 
 
 def test_very_many_shapes_are_rounded_first() -> None:
@@ -67,6 +68,12 @@ def test_a_batch_that_fits_into_none_has_a_shape_of_its_own() -> None:
     assert shapes.of((3, 5, 5)) == ((8, 10, 10), True)
     assert shapes.of((9, 5, 11)) == ((16, 8, 16), False)
     assert shapes.chosen == ((8, 10, 10),)
+
+
+def test_the_cheapest_shape_is_taken_first() -> None:
+    shapes = Shapes([(2, 60, 60), (8, 10, 10), (4, 10, 40)])
+    assert shapes.chosen == ((8, 10, 10), (4, 10, 40), (2, 60, 60))
+    assert [shapes.of((rows, 5, 5))[0][0] for rows in (1, 2, 4, 8)] == [8] * 4
 
 
 def test_rows_that_fit_into_memory() -> None:

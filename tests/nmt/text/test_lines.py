@@ -117,6 +117,25 @@ def test_gz_files_are_packed_and_unpacked(tmp_path) -> None:
         assert list(read_lines(stream)) == [b"a", b"b"]
 
 
+def test_a_line_of_packed_text_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.text.lines.MAX_LINE_BYTES", 4)
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress(b"abc\nabcd\n"))
+    with open_input(str(path)) as stream:
+        lines = read_lines(stream)
+        assert next(lines) == b"abc"
+        with pytest.raises(OSError, match=r"text\.gz: a line of more than 4 bytes"):
+            next(lines)
+
+
+@pytest.mark.parametrize("name", ["stdout", "-"])
+def test_standard_output(name: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with open_output(name) as output:
+        output.write(b"a\xff\n")
+        output.flush()
+    assert capfdbinary.readouterr().out == b"a\xff\n"
+
+
 @pytest.mark.parametrize("name", ["text", "text.gz"])
 def test_the_first_bytes_of_a_file(name: str, tmp_path: Path) -> None:
     path = str(tmp_path / name)
@@ -226,11 +245,14 @@ def test_a_file_is_there_whole_and_a_pipe_is_not(tmp_path, monkeypatch) -> None:
     os.mkfifo(pipe)
     assert is_file(str(path)) and not is_file(str(pipe)) and not is_file(str(tmp_path / "none"))
     reading, writing = os.pipe()
+    with open(path) as closed:
+        pass
     with open(path) as redirected, open(reading) as piped, open(writing, "w"):
         for stream, known in [
             (redirected, True),
             (piped, False),
             (io.StringIO("six\n"), False),
+            (closed, False),
             (None, False),
         ]:
             monkeypatch.setattr("sys.stdin", stream)

@@ -35,6 +35,17 @@ def test_the_curves_are_those_of_the_file(tmp_path: Path) -> None:
     assert (bleu.kind, bleu.updates.tolist(), bleu.values.tolist()) == ("valid", [40], [32.0])
 
 
+def test_each_run_replaces_the_figures_from_its_first_update_on(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    for cost, updates in ((3.0, (10, 20, 30)), (2.0, (20, 30))):
+        with Reports(Extras(log_json=str(path)), None, 0) as reports:
+            for update in updates:
+                reports.add("train", update, {"cost": cost})
+                reports.add("valid", update, {"bleu": cost})
+    for curve in nmt.Curves.read(path).curves:
+        assert (curve.updates.tolist(), curve.values.tolist()) == ([10, 20, 30], [3.0, 2.0, 2.0])
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_plot_has_titles_and_labels(tmp_path: Path, dark: bool) -> None:
     from matplotlib import pyplot
@@ -47,7 +58,8 @@ def test_a_plot_has_titles_and_labels(tmp_path: Path, dark: bool) -> None:
     assert [axes.get_title("left") for axes in figure.axes] == ["training", "training", "validation"]
     assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
     assert (sum(figure.get_facecolor()[:3]) < 1) == dark
-    assert len(curves.plot(["epoch"]).axes) == 1
+    (axes,) = curves.plot(["epoch"]).axes
+    assert axes.lines[0].get_marker() == ""
     pyplot.close("all")
 
 
@@ -88,3 +100,13 @@ def test_what_cannot_be_read_or_drawn_says_so(tmp_path: Path) -> None:
         curves.plot()
     with pytest.raises(CurvesError, match="names: expected a list of names of figures, got 'epoch'"):
         curves.plot("epoch")
+
+
+def test_a_single_point_is_marked(tmp_path: Path) -> None:
+    from matplotlib import pyplot
+
+    path = tmp_path / "train.json"
+    path.write_text('{"kind": "train", "update": 1, "cost": 2.0}\n')
+    (axes,) = nmt.Curves.read(path).plot().axes
+    assert axes.lines[0].get_marker() == "o"
+    pyplot.close("all")

@@ -7,6 +7,7 @@ import logging
 import re
 import struct
 import sys
+import time
 
 import pytest
 
@@ -15,7 +16,7 @@ from nmt.settings import OptionError
 from nmt.settings.sections import Logging
 from nmt.settings.training import Extras
 from nmt.training.curves import Curves
-from nmt.training.reports import Reports
+from nmt.training.reports import Reports, check_reports
 
 
 def test_nothing_is_reported_unless_asked(tmp_path, monkeypatch, capsys):
@@ -92,9 +93,11 @@ def test_events_hold_the_figures(tmp_path):
 def test_the_bar_shows_updates(capsys):
     with Reports(Extras(progress=True), 10, 4) as reports:
         reports.add("train", 6, {})
+        time.sleep(0.12)  # longer than from one bar to the next on a terminal
         reports.add("valid", 6, {})
         reports.updated(7)
-    assert "7/10" in capsys.readouterr().err
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert "4/10" in first and "7/10" in last and "update/s" in last
 
 
 def on_screen(text: str) -> list[str]:
@@ -127,7 +130,10 @@ def test_bar_and_log_share_no_line(quiet, terminal, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("package", "values"), [("tensorboardX", {"tensorboard": "events"}), ("tqdm", {"progress": True})]
 )
-def test_a_missing_package_is_named_before_training(package, values, monkeypatch):
+def test_a_missing_package_is_named_before_training(package, values, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(OptionError, match=f"{package}.*pip install"):
-        Reports(Extras(**values), None, 0)
+    monkeypatch.chdir(tmp_path)
+    check_reports(Extras())
+    for made in (check_reports, lambda options: Reports(options, None, 0)):
+        with pytest.raises(OptionError, match=f"{package}.*pip install"):
+            made(Extras(**values))

@@ -55,11 +55,12 @@ def growing(multiplier, **options):
     return grouping_of(multiplier, mini_batch_warmup="1u", **options)
 
 
-def test_delay_splits_each_batch():
-    grouping = grouping_of(optimizer_delay=2)
-    group = grouping.add(batch(4))
+@pytest.mark.parametrize(("delay", "sentences"), [(2, [3, 2]), (2.5, [2, 2, 1])])
+def test_delay_splits_each_batch(delay, sentences):
+    grouping = grouping_of(optimizer_delay=delay)
+    group = grouping.add(batch(5))
     assert group is not None
-    assert [part.sentences for part in group.batches] == [2, 2] and group.taken == 1
+    assert [part.sentences for part in group.batches] == sentences and group.taken == 1
 
 
 def test_a_delay_below_one_takes_the_batch_as_it_is():
@@ -85,6 +86,14 @@ def test_batches_grow_with_the_schedule():
     group = grouping.add(batch(8))
     assert group is not None and group.taken == 3
     assert [part.sentences for part in group.batches] == [7, 7, 7]  # 8 * 2.5 / 3, rounded up
+    ratio = 1.0
+    assert grouping.add(batch(8)).taken == 1
+
+
+def test_a_growing_number_of_batches_is_rounded_up_when_asked():
+    grouping = growing(lambda: 1.7, mini_batch_round_up=True)
+    assert grouping.add(batch(8)) is None
+    assert [part.sentences for part in grouping.add(batch(8)).batches] == [8, 8]
 
 
 def test_a_lone_batch_keeps_enough_words():
@@ -151,7 +160,8 @@ def test_a_warmup_of_no_length_is_none(warmup, parts):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "rounded"), [(0, 0), (0.3, 0.3), (1, 1), (1.7, 2), (2.2, 2.2), (3.3, 4), (9, 10), (33, 40)]
+    ("ratio", "rounded"),
+    [(0, 0), (0.3, 0.3), (1, 1), (1.7, 2), (2.2, 2.2), (3.3, 4), (9, 10), (21, 24), (33, 40)],
 )
 def test_numbers_of_batches_are_rounded_up_by_a_quarter_at_most(ratio, rounded):
     assert rounded_up(ratio) == rounded
@@ -162,5 +172,5 @@ def test_growing_batches_have_few_numbers_of_rows() -> None:
     grouping = growing(lambda: next(share), mini_batch_round_up=False)
     batches = [each for _ in range(60) for each in grouping.add(batch(240)).batches]
     assert len({each.sentences for each in batches}) > 40
-    assert len({each.shape for each in batches}) <= 4
+    assert {each.shape[0] for each in batches} == {64, 128, 240}
     assert all(not each.masks[-1][each.sentences :].any() for each in batches)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nmt import Scorer, Translator, load_vocab
-from nmt.text.vocabs.agreement import difference, trained_with
+from nmt.settings.model_options import ModelOptions
+from nmt.text.vocabs.agreement import check_shared, difference, trained_with
 from tests.helpers.places import DATA
 from tests.helpers.small_models import small_trainer
 
@@ -98,7 +99,13 @@ def test_what_training_says_of_a_model_is_found(tmp_path: Path) -> None:
 def test_a_vocabulary_that_is_not_there_is_not_compared(
     model: Path, other: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (model.parent / "trained.yml").unlink()
+    config = model.parent / "m.npz.yml"
+    config.write_text("relative-paths: true\nvocabs:\n  - trained.yml\n")
+    Translator(str(model), [other, other])
+    config.unlink()
+    Translator(str(model), [other, other])
+    assert not warnings(caplog)
+    config.write_text("vocabs:\n  - none.yml\n  - none.yml\n")
     Translator(str(model), [other, other])
     assert not warnings(caplog)
 
@@ -110,6 +117,18 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
         vocabs.append(load_vocab(tmp_path / name))
     assert difference(*vocabs) == "2 of 5 ids have other words, 3 is 'b' instead of 'c'"
     assert difference(vocabs[0], vocabs[0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("tied", "number"),
+    [("", 0), ("tied_embeddings", 0), ("tied_embeddings_src", 1), ("tied_embeddings_all", 1)],
+)
+def test_only_streams_with_one_table_need_the_same_words(
+    tied: str, number: int, other: Path, model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vocabs = [load_vocab(other), load_vocab(model.parent / "trained.yml")]
+    check_shared("m.npz", vocabs, ModelOptions(**{tied: True} if tied else {}))
+    assert len(warnings(caplog)) == number
 
 
 @pytest.mark.thorough

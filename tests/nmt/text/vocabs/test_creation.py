@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nmt.text.vocabs.creation import class_vocab, counted_words, create_vocab, p
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import read_default
+from nmt.text.vocabs.yaml_words import yaml_word
 from tests.helpers import places
 
 DATA = places.DATA / "vocab"
@@ -35,6 +37,18 @@ def test_writes_what_marian_writes(case: dict[str, Any]) -> None:
 def test_writes_odd_words_as_marian() -> None:
     corpus = (DATA / "corpus.txt").read_bytes()
     assert word_vocab(io.BytesIO(corpus)) == REFERENCES["files"][-1]["data"].encode("latin-1")
+
+
+def test_quotes_hold_characters_only() -> None:
+    """In quotes Marian writes U+FFFD for surrogates, noncharacters, and bytes that are no character."""
+    kept = (0xA1, 0xD7FF, 0xE000, 0xFDCF, 0xFDF0, 0xFFFD, 0x10FFFD)
+    for word in (chr(code).encode() for code in kept):
+        assert yaml_word(b'"' + word) == b'"\\"' + word + b'"'
+    for code in (0xD800, 0xDFFF, 0xFDD0, 0xFDEF, 0xFFFE, 0x1FFFE):
+        assert yaml_word(b'"' + chr(code).encode("utf-8", "surrogatepass")) == b'"\\"\xef\xbf\xbd"'
+    for word in (b"\xf4\x90\x80\x80", b"\xf7\xbf\xbf\xbf", b"\xe2\x82"):
+        assert yaml_word(b'"' + word) == b'"\\"\xef\xbf\xbd"'
+    assert [yaml_word(b'"' + chr(code).encode()) for code in (0x80, 0xA0)] == [b'"\\"\\x80"', b'"\\"\\xa0"']
 
 
 def test_order_of_words() -> None:
@@ -81,7 +95,7 @@ def test_files_appear_whole_and_stay(tmp_path: Path) -> None:
 
 
 def test_pieces_have_marians_ids(tmp_path: Path) -> None:
-    create_vocab(tmp_path / "v.spm", SENTENCES, 292, options="--byte_fallback=true --hard_vocab_limit=false")
+    create_vocab(tmp_path / "v.spm", SENTENCES, 292, options="--byte_fallback --hard_vocab_limit=false")
     vocab = load_vocab(tmp_path / "v.spm")
     assert isinstance(vocab, SentencePieceVocab)
     assert (vocab.eos_id, vocab.unk_id, len(vocab.control_ids)) == (0, 1, 32)
@@ -90,14 +104,28 @@ def test_pieces_have_marians_ids(tmp_path: Path) -> None:
 
 
 def test_pieces_are_learnt_from_a_sample() -> None:
-    lines = [b"aa bb\n", b"x" * 2048 + b"\n", b"\n", *[b"cc dd\n"] * 50]
+    lines = [b"aa bb\n", b"x" * 2048 + b"\n", b"y" * 2047 + b"\n", b"\n", *[b"cc dd\n"] * 50]
     one, other, every = (
         piece_vocab(lines, "v.spm", 9, max_lines=size, seed=1, options="--hard_vocab_limit=false")
         for size in (4, 4, 0)
     )
     assert one == other != every
     sampled, whole = SentencePieceVocab(one, "one.spm"), SentencePieceVocab(every, "every.spm")
-    assert [sampled["a"], whole["x"]] == [1, 1] and whole["a"] > 1
+    assert [sampled["a"], whole["x"]] == [1, 1] and whole["a"] > 1 and whole["y"] > 1
+
+
+def test_a_file_of_pieces_is_learnt_with_the_same_settings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines, options = [b"aa bb\n", *[b"cc dd\n"] * 50], "--hard_vocab_limit=false"
+    path = tmp_path / "v.spm"
+    with caplog.at_level(logging.INFO, "nmt"):
+        create_vocab(path, lines, options=options, max_lines=4, seed=65)
+    assert f"{path}: learning 32000 pieces from 4 lines" in caplog.text
+    assert path.read_bytes() == piece_vocab(lines, "v.spm", options=options, max_lines=4, seed=65)
+    assert path.read_bytes() != piece_vocab(lines, "v.spm", options=options, max_lines=4)
+    with pytest.raises(VocabError, match=r"v\.spm: exists"):
+        create_vocab(path, [])
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ def test_sizes_are_those_that_marian_logs(vocab: FactoredVocab) -> None:
     assert factors_of(["source.yml", "target.yml"]) == ()
 
 
+def test_spaces_make_no_words(vocab: FactoredVocab) -> None:
+    assert vocab.encode(" cat|ca|gn  cat|ca|gn ") == [*[vocab["cat|ca|gn"]] * 2, vocab.eos_id]
+
+
+def test_a_group_that_no_lemma_needs_may_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "v.fsv").write_text(f"_lemma\n_c\n{LEMMAS}")
+    assert len(load_vocab(tmp_path / "v.fsv")) == 2
+
+
 def test_words_come_back(vocab: FactoredVocab) -> None:
     for line in LINES:
         ids = vocab.encode(line)

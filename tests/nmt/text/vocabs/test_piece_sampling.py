@@ -12,7 +12,18 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_vocab
-from nmt.text.vocabs.pieces import PieceKind, PieceSampler, SplitterType, read_piece_model
+from nmt.text.vocabs.pieces import (
+    MAX_OTHER_BYTES,
+    Piece,
+    PieceKind,
+    PieceModel,
+    PieceSampler,
+    SplitterType,
+    _Merges,
+    _Unigram,
+    check_size,
+    read_piece_model,
+)
 from tests.helpers import places
 
 DATA = places.DATA / "vocab"
@@ -22,7 +33,7 @@ STRANGE = ["", "  she   sells ", "a<x>b the<x>", "☃☃ sea ☃", "thé ﬁne s
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "bytes": {"byte_fallback": True, "vocab_size": 300},
-    "user": {"user_defined_symbols": "the,<x>"},
+    "user": {"user_defined_symbols": "the,<x>,<x>b"},
     "suffix": {"treat_whitespace_as_suffix": True},
     "across": {"split_by_whitespace": False},
 }
@@ -65,6 +76,22 @@ def test_the_likeliest_way_is_the_librarys(model_type: str, options: str) -> Non
         pieces = [piece for _, piece in found]
         assert pieces == expected or score(pieces) == pytest.approx(score(expected), abs=0.05)
         assert [number for number, _ in found] == [processor.piece_to_id(piece) for piece in pieces]
+        strange = [piece for piece in expected if is_strange(processor, piece)]
+        assert [piece for piece in pieces if is_strange(processor, piece)] == strange
+
+
+def is_strange(processor: SentencePieceProcessor, piece: str) -> bool:
+    """Whether a piece stands for characters that the model does not know, or for one of their bytes."""
+    number = processor.piece_to_id(piece)
+    return processor.is_unknown(number) or processor.is_byte(number)
+
+
+def test_an_unknown_character_costs_more_than_the_unlikeliest_piece() -> None:
+    normal = PieceKind.NORMAL
+    pieces = Piece("<unk>", 0.0, PieceKind.UNKNOWN), Piece("ab", -1.0, normal), Piece("b", -2.0, normal)
+    unigram = _Unigram(PieceModel(pieces, SplitterType.UNIGRAM, False, False), 0)
+    drawn = [unigram.split("ab", 0.1, iter(shares).__next__) for shares in ([0.78], [0.79, 0.0])]
+    assert drawn == [[(1, "ab")], [(0, "a"), (2, "b")]]  # 0.1 (-1) and 0.1 (-12 - 2): 1 to exp(-1.3)
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
@@ -83,6 +110,12 @@ def test_draws_are_distributed_as_the_librarys(model_type: str) -> None:
     for way in common:  # the difference between two draws of a share s has variance 2 s (1 - s) / count
         share = (ours[way] + theirs[way]) / (2 * count)
         assert abs(ours[way] - theirs[way]) / count < 6 * (2 * share * (1 - share) / count) ** 0.5
+
+
+def test_the_last_symbol_is_not_before_the_first() -> None:
+    pieces = tuple(Piece(text, -1.0, PieceKind.NORMAL) for text in ("a", "b", "c", "ab", "cab"))
+    merges = _Merges(PieceModel(pieces, SplitterType.BPE, False, False), 9)
+    assert merges.split("abc", 0.0, lambda: 0.5) == [(3, "ab"), (2, "c")]
 
 
 def test_a_seed_gives_the_same_way_in_every_process() -> None:
@@ -116,3 +149,16 @@ def test_what_a_model_holds() -> None:
     )
     with pytest.raises(VocabError, match="model: not a SentencePiece model"):
         read_piece_model(b"\x0a\xff\xff", "model")
+
+
+def test_fields_of_later_versions_are_passed_over() -> None:
+    others = b"\x78\x80\x01", b"\x79" + bytes(8), b"\x7a\x02\x0a\x01", b"\x7d" + bytes(4)
+    model = b"".join(other + b"\x0a\x03\x0a\x01" + b"abcd"[i : i + 1] for i, other in enumerate(others))
+    assert [piece.text for piece in read_piece_model(model, "model").pieces] == list("abcd")
+
+
+def test_only_what_is_no_piece_counts_as_other_data() -> None:
+    count = 1 + MAX_OTHER_BYTES // 256
+    check_size((b"\x0a\x80\x02" + bytes(256)) * count, "model")
+    with pytest.raises(VocabError, match="bytes of other data"):
+        check_size((b"\x12\x80\x02" + bytes(256)) * count, "model")

@@ -127,7 +127,15 @@ def test_language_tokens_stay_whole(caplog: pytest.LogCaptureFixture) -> None:
     assert vocab.encode(">>fra<< one") == [1, *rest]
     assert vocab.encode(">>fra<< one") == [1, *rest]
     assert caplog.text.count("it has no token >>fra<<") == 1
-    assert vocab.encode("") == [0] and "no language token" not in caplog.text.partition(">>fra<<")[2]
+
+
+def test_lines_without_a_language_token_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    vocab = segmented()
+    assert vocab.encode("") == vocab.encode("  ") == [0] and vocab.encode(">>deu<< one")
+    assert not caplog.records
+    assert vocab.encode("one") == vocab.encode("one")
+    (record,) = caplog.records
+    assert "a line has no language token; this model translates into the language" in record.getMessage()
 
 
 def test_text_like_a_token_is_text_for_a_model_of_one_language(caplog: pytest.LogCaptureFixture) -> None:
@@ -152,6 +160,7 @@ def test_normalized() -> None:
     assert normalized("\u201cx\u201d \u300ay\u300b \u300cz\u300d\uff11\uff12") == '"x" "y" "z""2'
     assert normalized("it\u2019s\u2026 \u2501 \u3010a\u3011\uff1f\uff01\uff5e") == "it's... - [a]?!~"
     assert normalized("a\tb\u200bc\x7fd\u00ade \ufeff f\u00a0g\ud800") == "a b c d e f\u00a0g"
+    assert normalized("a\tb\x7f") == "a b"
     assert normalized("  ") == normalized("") == ""
 
 
@@ -168,8 +177,9 @@ def test_load_vocabs() -> None:
     assert isinstance(labels, ClassVocab) and not isinstance(words, ClassVocab)
     with pytest.raises(OptionError, match="pieces: expected one SentencePiece model"):
         load_vocabs([YML, YML], [size, size], pieces=[source])
-    with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode need"):
-        load_vocabs([YML, YML], [size, size], pieces=[source, target], no_spm_encode=True)
+    for option in ("no_spm_encode", "no_spm_decode"):
+        with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode need"):
+            load_vocabs([YML, YML], [size, size], pieces=[source, target], **{option: True})
     with pytest.raises(VocabError, match="input-types are sequence and class, got 'alignment'"):
         load_vocabs([YML, YML], [size, size], input_types=["alignment"])
 

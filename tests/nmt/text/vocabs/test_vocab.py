@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ArgumentError, MGraphError
-from nmt.text.vocabs import yaml_words
+from nmt.text.vocabs import loading, yaml_words
 from nmt.text.vocabs.base import ASKED, Vocab, VocabError, WordIdError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
@@ -167,7 +167,7 @@ def test_control_pieces() -> None:
     assert yml("a: 2\n").control_ids == ()
 
 
-def test_cut_and_padded(caplog: pytest.LogCaptureFixture) -> None:
+def test_cut_and_padded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Both may be intended or not, so a warning names the two files and says what to do."""
     data = SPECIAL + b"a: 2\nb: 3\n"
     assert len(read_default(data, "v.yml", 3, owner="m.npz")) == 3
@@ -183,6 +183,9 @@ def test_cut_and_padded(caplog: pytest.LogCaptureFixture) -> None:
     assert "v.yml has 4 ids, but m.npz has 9 (dim-vocabs): the ids from 4 on have no words" in caplog.text
     caplog.clear()
     assert len(read_default(data, "v.yml", 4, owner="m.npz")) == 4 and not caplog.records
+    (tmp_path / "v.yml").write_bytes(data)
+    load_vocab(tmp_path / "v.yml", 3, owner="m.npz")
+    assert f"{tmp_path}/v.yml has 4 ids, but m.npz has 3 (dim-vocabs)" in caplog.text
 
 
 @pytest.mark.parametrize(("dim", "effect"), [(3, "words with ids from 3"), (9, "the ids from 4 on have no")])
@@ -198,10 +201,26 @@ def test_a_size_that_was_asked_for_is_no_surprise(
 def test_errors_say_what_is_missing() -> None:
     with pytest.raises(VocabError, match=r"v\.txt: a vocabulary needs the word <unk>.* these 2 words"):
         read_default(b"</s>\na\n", "v.txt")
+    with pytest.raises(VocabError, match=r"v\.yml: a vocabulary needs the word <unk> \(or 'UNK' as id 1\)"):
+        read_default(b"eos: 0\n", "v.yml")
+    with pytest.raises(VocabError, match=r"v\.txt:3: empty line; expected one word per line"):
+        read_default(b"</s>\n<unk>\n\na\n", "v.txt")
+    with pytest.raises(VocabError, match=r"v\.txt:4: '<unk>' occurs twice, first in line 2"):
+        read_default(b"</s>\n<unk>\na\n<unk>\n", "v.txt")
+    with pytest.raises(VocabError, match=r"'b' has the id 16777216; a .* at most 16777216 ids"):
+        yml("a: 16777215\nb: 16777216\n")
     with pytest.raises(VocabError, match=r"'eos' as id 0\) with an id below 2"):
         read_default(b"a: 0\nb: 1\n</s>: 2\n<unk>: 3\n", "v.yml", 2)
     with pytest.raises(VocabError, match=r"v\.yml:2: an anchor, tag, .* '!!str a'; put .* or remove what is"):
         read_default(b"</s>: 0\n!!str a: 1\n", "v.yml")
+    for line, message in (
+        ("!<a: 2", "an anchor, tag, .* '!<a'"),
+        (r'"\ud800": 2', r"\\ud800 is not a Unicode character"),
+        (r'"\udfff": 2', r"\\udfff is not a Unicode character"),
+        ("a: 4294967296", "id 4294967296 is over 4294967295"),
+    ):
+        with pytest.raises(VocabError, match=f"vocab.yml:3: {message}"):
+            yml(line)
     with pytest.raises(VocabError, match=r"v\.yml:4: expected an id \(a number .*got 'x'"):
         read_default(SPECIAL + b"a: 2\nb: x\n", "v.yml")
     with pytest.raises(VocabError, match=r"v\.json:2: expected"):
@@ -225,7 +244,7 @@ def test_ordinary_lines_are_read_by_one_pattern(monkeypatch: pytest.MonkeyPatch)
     assert others == [""], "of large vocabularies only the rare lines take the long way"
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("v.yml", "v.yaml", "v.json"):
         (tmp_path / name).write_bytes(SPECIAL + b"a: 2\n")
         assert load_vocab(tmp_path / name)["a"] == 2
@@ -236,6 +255,11 @@ def test_files(tmp_path: Path) -> None:
         load_vocab(tmp_path / "v.fsv")
     with pytest.raises(FileNotFoundError, match="none"):
         load_vocab(tmp_path / "none.yml")
+    monkeypatch.setattr(loading, "MAX_BYTES", 22)
+    assert len(load_vocab(tmp_path / "v.yml")) == 3
+    monkeypatch.setattr(loading, "MAX_BYTES", 21)
+    with pytest.raises(VocabError, match=r"v\.yml: too large for a vocabulary \(at most 21 bytes are read\)"):
+        load_vocab(tmp_path / "v.yml")
     for wrong in -1, "a":
         with pytest.raises(VocabError, match=f"expected a number of ids .*, got {wrong!r}"):
             load_vocab(tmp_path / "v.yml", wrong)

@@ -67,7 +67,7 @@ def test_a_state_comes_back_to_the_last_bit(folder: Path) -> None:
 
     params = found.learner.params
     moments = {name: drawn(params) for name in ("adam_mt", "adam_vt")}
-    learner = LearnerState(drawn(params), moments, 200, drawn(params), (256.0, 17), 0.1 + 0.2)
+    learner = LearnerState(drawn(params), moments, 200, drawn(params), (256.0, 17), 0.1 + 0.2, drawn(params))
     state = replace(found.state, batches=20000, eta=0.1, seed_batch=MersenneTwister(2).text)
     found = replace(found, learner=learner, state=state)
     save(values, found)

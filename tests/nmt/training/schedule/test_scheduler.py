@@ -353,6 +353,13 @@ def test_the_warmup_is_repeated_in_its_own_unit() -> None:
     assert training.state.warmup_start == Progress(24, Unit.LABELS)
 
 
+@pytest.mark.parametrize(("words", "shown"), [("1e", "1"), ("2e", "0.500"), ("1u", "1.000"), ("1u 1", "1.0")])
+def test_whole_passes_have_no_decimals(words: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt.training")
+    scheduler(f"--disp-freq 1 --logical-epoch {words}").update(result())
+    assert caplog.messages[-1].startswith(f"Ep. {shown} : Up. 1 : ")
+
+
 def test_decimals_of_the_logical_epoch(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt.training")
     training = scheduler("--disp-freq 1 --logical-epoch 1Ku")
@@ -399,6 +406,7 @@ def test_periods_are_not_in_epochs() -> None:
         ("--lr-decay-inv-sqrt 3 4 5", "--lr-decay-inv-sqrt: expected one or two numbers with units, got 3"),
         ("--logical-epoch 0u", "--logical-epoch: expected an amount above 0, got '0u'"),
         ("--logical-epoch 1e x", "--logical-epoch: expected the number of decimals, got 'x'"),
+        ("--logical-epoch 1e 1 2", "--logical-epoch: expected an amount and the number .* got 3 values"),
         ("--throw-on-divergence 3 x", "--throw-on-divergence: expected two numbers .* got 3 x"),
         ("--throw-on-divergence -1 2", "--throw-on-divergence: expected two numbers .* got -1 2"),
         ("--throw-on-divergence 3 -1", "--throw-on-divergence: expected two numbers .* got 3 -1"),

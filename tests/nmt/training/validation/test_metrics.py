@@ -97,6 +97,7 @@ def test_what_is_between_spaces() -> None:
     assert [bleu.is_continuous(c) for c in "\u0dff\u0e00\u0e7f\u0e80\u2e9a\U0002fa1d\U0002fa1e"] == [
         *(False, True, True, False, False, True, False)
     ]
+    assert sum(map(bleu.is_continuous, map(chr, range(0x30000)))) == 90129  # as many as for Marian
 
 
 class Lower(Metric):
