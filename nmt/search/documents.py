@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -65,13 +66,13 @@ def translate_documents(
     for sentences in documents:
         require_items("a document is a list of sentences", sentences)
         texts.append([as_text(without_end(as_bytes(line))) for line in sentences])
-    between = f" {separator} "
+    between, separators = f" {separator} ", _as_word(separator)
     parts = list(_parts(texts, between, source, limit))
     lines = [between.join(part.sentences) for part in parts]
     found = [["" for _ in document] for document in texts]
     alone: list[tuple[int, int]] = []
     for part, translation in zip(parts, _texts(translator, lines), strict=True):
-        pieces = [piece.strip() for piece in translation.split(separator)]
+        pieces = [piece.strip() for piece in separators.split(translation)]
         if len(part.sentences) == 1:
             pieces = [" ".join(filter(None, pieces))]
         count = len(part.sentences)
@@ -83,8 +84,15 @@ def translate_documents(
         logger.warning("%d sentence(s) are translated one by one: separators are missing", len(alone))
         again = [texts[document][number] for document, number in alone]
         for (document, number), translation in zip(alone, _texts(translator, again), strict=True):
-            found[document][number] = " ".join(translation.replace(separator, " ").split())
+            found[document][number] = " ".join(separators.sub(" ", translation).split())
     return found
+
+
+def _as_word(separator: str) -> re.Pattern[str]:
+    """A separator in a translation. One such as ``eos`` is not a part of a word such as ``videos``; around
+    others there may be no spaces."""
+    first, last = (r"\b" if re.match(r"\w", end) else "" for end in (separator[0], separator[-1]))
+    return re.compile(first + re.escape(separator) + last)
 
 
 def _parts(documents: Iterable[Sequence[str]], between: str, vocab: Vocab, limit: int) -> Iterator[_Part]:

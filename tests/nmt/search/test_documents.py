@@ -16,15 +16,18 @@ VOCABS = {"source": "and: 2", "target": "und: 3"}
 SEPARATOR = "[eos]"
 
 
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    folder = tmp_path_factory.mktemp("vocabs")
+def separated_by(separator: str, folder: Path) -> Translator:
     paths = [folder / f"{side}.yml" for side in VOCABS]
     for path, entry in zip(paths, VOCABS.values(), strict=True):
         text = (DATA / "options" / path.name).read_text()
         assert entry in text
-        path.write_text(text.replace(entry, f'"{SEPARATOR}": {entry[-1]}'))
+        path.write_text(text.replace(entry, f'"{separator}": {entry[-1]}'))
     return Translator(MODEL, [str(path) for path in paths], beam_size=2)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return separated_by(SEPARATOR, tmp_path_factory.mktemp("vocabs"))
 
 
 def joined(translator: Translator, *sentences: str) -> str:
@@ -81,6 +84,16 @@ def test_each_translation_goes_to_its_sentence(
     documents = [["the cat", "a dog", "the cat sees it", "a", "b", "c"], ["the cat sees the house"]]
     found = translate_documents(translator, documents, most_words=6)
     assert found == [[sentence.upper() for sentence in document] for document in documents]
+
+
+def test_a_separator_is_no_part_of_another_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def translate(_: Translator, lines: list[str], **rest: object) -> list[Translation]:
+        assert lines == ["a cat eos a dog"]
+        return [Translation(0, ("videos, eos. Neos",), ())]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    found = translate_documents(separated_by("eos", tmp_path), [["a cat", "a dog"]], separator="eos")
+    assert found == [["videos,", ". Neos"]]
 
 
 @pytest.fixture
