@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import (
+    ArgumentError,
     Node,
     ShapeError,
     Slice,
@@ -30,6 +31,7 @@ from mgraph.tape import Graph
 
 from .dropping import probability, rate
 from .layer import Layer, of_class
+from .layer import size as checked_size
 from .output import Columns, Output
 from .packing import PackedWords
 from .products import table_rows
@@ -43,11 +45,32 @@ class FactorGroups:
         numbers of the other groups from which its words have a factor, in ascending order.
 
     Words are numbered lemma by lemma and, within a lemma, by their factors, with the last group's factor
-    varying fastest. The rows of tables are numbered group by group.
+    varying fastest. The rows of tables are numbered group by group. ``ArgumentError`` for sizes that are no
+    ints from 0, and for groups that do not exist.
     """
 
     sizes: tuple[int, ...]
     has: tuple[tuple[int, ...], ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        sizes, has = self.sizes, self.has
+        tuples = isinstance(sizes, tuple) and isinstance(has, tuple)
+        if not tuples or not sizes or not all(isinstance(groups, tuple) for groups in has):
+            raise ArgumentError(
+                "FactorGroups: expected a tuple of sizes, and a tuple of groups for each lemma, got "
+                f"{sizes!r:.80} and {has!r:.80}"
+            )
+        for number in sizes:
+            checked_size("FactorGroups: the size of a group", number, 0, error=ArgumentError)
+        if len(has) != sizes[0]:
+            raise ArgumentError(f"FactorGroups: expected the groups of {sizes[0]} lemmas, got {len(has)}")
+        known = range(1, len(sizes))
+        for groups in set(has):
+            if [group for group in known if group in groups] != list(groups):
+                raise ArgumentError(
+                    f"FactorGroups: expected groups of {list(known)} for a lemma, in this order, got "
+                    f"{groups!r:.80}"
+                )
 
     def __hash__(self) -> int:
         return self._hash

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mgraph import (
     ArgumentError,
     Node,
+    ShapeError,
     Type,
     cast,
     flatten,
@@ -51,10 +52,12 @@ class PackedWords(NamedTuple):
 def laid_out(x: Node, packing: PackedWords | None) -> Node:
     """``x (rows, width, dim)``, the words of packed sentences, as ``(batch, length, dim)``.
 
-    Without ``packing`` the sentences are laid out already, and the result is ``x`` itself.
+    Without ``packing`` the sentences are laid out already, and the result is ``x`` itself. ``ShapeError`` for
+    other axes.
     """
     if packing is None:
         return x
+    _check_words("laid_out", x)
     if packing.origins is None:
         words = reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
         found = rows(words, flatten(packing.places))
@@ -66,11 +69,12 @@ def laid_out(x: Node, packing: PackedWords | None) -> Node:
 def taken_up(x: Node, packing: PackedWords | None) -> Node:
     """``x (batch, length, dim)`` as ``(rows, width, dim)``: the reverse of ``laid_out``, zeros at padding.
 
-    ``ArgumentError`` without ``origins``.
+    ``ArgumentError`` without ``origins``, ``ShapeError`` for other axes.
     """
     if packing is None:
         return x
     origins = _known(packing.origins, "origins")
+    _check_words("taken_up", x)
     found = _moved(x, origins, packing.places)
     return reshape(found, (*origins.shape, x.shape[2]))
 
@@ -111,6 +115,12 @@ def _moved(x: Node, origins: Node, destinations: Node) -> Node:
     words = reshape(x, (1, x.shape[0] * x.shape[1], x.shape[2]))
     places = (reshape(p, (1, math.prod(p.shape))) for p in (origins, destinations))
     return relocate(words, *places)
+
+
+def _check_words(what: str, x: Node) -> None:
+    """``ShapeError`` unless ``x`` has the three axes of words."""
+    if len(x.shape) != 3:
+        raise ShapeError(f"{what}: expected words of three axes, the last their features, got {x.shape}")
 
 
 def _known(places: Node | None, what: str) -> Node:

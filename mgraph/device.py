@@ -13,7 +13,7 @@ _DEFAULT = "jax_default_device"
 
 def find_device(number: int, kind: str) -> jax.Device:
     """The JAX device ``number`` of ``kind``; if there is none, ``DeviceError``, which lists the devices."""
-    if kind not in ("cpu", "gpu"):
+    if not isinstance(kind, str) or kind not in ("cpu", "gpu"):
         raise DeviceError(f'expected the device type "cpu" or "gpu", got {kind!r}')
     if not isinstance(number, int) or isinstance(number, bool):
         raise DeviceError(f"expected the number of a device, got {number!r}")

@@ -290,5 +290,9 @@ def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
 def _of_tape(tape: Tape[Node], node: Node, role: str) -> Node:
     node = node.current()
     if node.tape() is not tape:
-        raise GraphError(f"{role} {node.type} made at {place(node.where)} belongs to another graph")
+        problem = "belongs to another graph"
+        if node.graph is tape.graph:
+            inside = node.tape().parent is not None
+            problem = "is of a loop's body" if inside else "is not of this partial function"
+        raise GraphError(f"{role} {node.type} made at {place(node.where)} {problem}")
     return node

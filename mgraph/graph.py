@@ -259,11 +259,18 @@ class ExpressionGraph(GraphParameters):
 
     def value_of(self, row: int) -> Any:
         """The value of recorded node number ``row``; see ``Node.val``."""
-        return self._present_run().value(row)
+        return self._present_run().value(self._row("value_of", row))
 
     def gradient_of(self, row: int) -> jax.Array:
         """The gradient with respect to recorded node number ``row``; see ``Node.grad``."""
-        return self._present_run().gradient(row)
+        return self._present_run().gradient(self._row("gradient_of", row))
+
+    def _row(self, what: str, row: int) -> int:
+        """The number of a recorded node; ``ArgumentError`` if there is none of this number."""
+        count = len(self.tape.nodes)
+        if not 0 <= (row := whole(what, "the number of a node", row)) < count:
+            raise ArgumentError(f"{what}: expected the number of one of {count} nodes, got {row}{here()}")
+        return row
 
     def forget_gradients(self) -> None:
         """Discard gradients computed ahead of ``backward()``, because a node's trainability has changed."""

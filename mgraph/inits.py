@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -318,7 +319,8 @@ def _called(
 ) -> np.ndarray:
     inner = type_ if intermediate_type is None else as_type(intermediate_type)
     found = as_array("inits.from_lambda", function(shape, inner.dtype))
-    return found if intermediate_type is None else found.astype(inner.dtype)
+    known = intermediate_type is not None and holds_numbers(found)
+    return found.astype(inner.dtype) if known else found
 
 
 def range(begin: float, end: float, step: float = 1) -> Fixed:
@@ -330,13 +332,13 @@ def range(begin: float, end: float, step: float = 1) -> Fixed:
 
 
 def _sequence(begin: float, end: float, step: float, shape: Shape, type_: Type) -> np.ndarray:
-    values = np.arange(begin, end, step)
-    if values.size != math.prod(shape):
+    count = math.ceil(max(0, min((end - begin) / step, sys.maxsize)))  # of numpy.arange
+    if count != math.prod(shape):
         raise ShapeError(
-            f"inits.range({begin}, {end}, {step}) has {values.size} values, "
+            f"inits.range({begin}, {end}, {step}) has {count} values, "
             f"the node of shape {shape} holds {math.prod(shape)}"
         )
-    return values.reshape(shape)
+    return np.arange(begin, end, step).reshape(shape)
 
 
 def sinusoidal_position_embeddings(start: int = 0) -> Fixed:

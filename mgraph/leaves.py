@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arrays import allocating, as_array, described, refuse_traced
+from .arrays import allocating, as_array, described, refuse_traced, text
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
@@ -149,7 +149,7 @@ class ParamNode(Node):
     def set_name(self, name: str) -> Node:
         """``GraphError`` for another name: ``graph.params()``, functions and files use the name that the
         parameter was made with."""
-        if name != self.name:
+        if text("the name of a node", name) != self.name:
             raise GraphError(
                 f"parameter {self.name!r} cannot be called {name!r}: its name is that of graph.param{here()}"
             )
@@ -222,7 +222,8 @@ class ParamNode(Node):
 
     def check_value(self, array: Any) -> None:
         """``ShapeError`` or ``ElementTypeError`` if the value does not fit."""
-        check_value(f"parameter {self.name!r}", self.spec, array)
+        what = f"parameter {self.name!r}"
+        check_value(what, self.spec, array if isinstance(array, jax.Array) else as_array(what, array))
 
     def move(self) -> None:
         """Move the value, if there is one, to the graph's device."""
@@ -270,7 +271,7 @@ class Parameters(Mapping[str, ParamNode]):
     def __getitem__(self, name: str) -> ParamNode:
         try:
             return self._nodes[name]
-        except KeyError:
+        except (KeyError, TypeError):  # TypeError: what cannot be a key, such as a list
             raise ParameterError(f"there is no parameter {name!r}") from None
 
     def __repr__(self) -> str:
@@ -290,6 +291,9 @@ class Parameters(Mapping[str, ParamNode]):
         return self._nodes.values()
 
     def add(self, node: ParamNode) -> None:
+        """Add a parameter under its name; ``ArgumentError`` for anything else."""
+        if not isinstance(node, ParamNode):
+            raise ArgumentError(f"expected a parameter, from graph.param, got {described(node)}{here()}")
         self._nodes[node.name] = node
 
     @contextmanager
@@ -315,7 +319,7 @@ class Parameters(Mapping[str, ParamNode]):
         return {name: node.grad() for name, node in self.trainable().items()}
 
     def check_shape(self, name: str, shape: Shape) -> None:
-        """``ShapeError`` if the parameter exists with another shape."""
-        known = self._nodes[name].shape
+        """``ShapeError`` if the parameter has another shape, ``ParameterError`` if there is none."""
+        known = self[name].shape
         if known != shape:
             raise ShapeError(f"parameter {name!r} has shape {known}, asked for again with {shape}{here()}")

@@ -454,7 +454,10 @@ class Node(metaclass=NodeMeta):
         return hash((self.operator, *(c.id for c in self.children)))
 
     def equal(self, other: Node) -> bool:
-        """Whether the two nodes have the same operator over the same children."""
+        """Whether the two nodes have the same operator over the same children. ``ElementTypeError`` for
+        anything but a node."""
+        if not isinstance(other, Node):
+            raise not_a_node("equal", other)
         same = self.operator is other.operator and self.children == other.children
         return self is other or (self.operator is not None and same)
 

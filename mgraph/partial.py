@@ -11,7 +11,7 @@ import inspect
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -164,6 +164,11 @@ class PartialFunction:
 
     def pure(self, params: Mapping[str, Any], inputs: Inputs = (), key: jax.Array | None = None) -> Any:
         """The outputs as a pure function of parameters, inputs and a random key; see ``Function``."""
+        if not isinstance(inputs, Mapping | Sequence):
+            raise ArgumentError(
+                f"expected the inputs {list(self.inputs)} as a list or by name, got {described(inputs)}"
+                f"{here()}"
+            )
         given = inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=False))
         return self.specialize(_shapes_of(given)).pure(params, inputs, key)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from .arrays import described, is_array
 from .errors import ArgumentError, ElementTypeError, GraphError, MGraphError, ShapeError, first_line
@@ -160,8 +161,19 @@ def _reason(cls: Any, e: Exception, specs: Sequence[Specs]) -> str:
     misfit = isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError)
     if misfit and not asks_for_numbers(e):
         line = raised_at(e)
-        return f"children do not fit: {first_line(e)}" + (f" ({line})" if line else "")
+        problem = _not_broadcasting(specs) if cls.broadcasts else ""
+        return f"children do not fit: {problem or first_line(e)}" + (f" ({line})" if line else "")
     return failed("forward_ops", e, cls.runtime_fields)
+
+
+def _not_broadcasting(specs: Sequence[Any]) -> str:
+    """What is wrong if the shapes of children do not broadcast; empty if they do."""
+    shapes = [tuple(spec.shape) for spec in specs]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return f"the shapes {' and '.join(map(str, shapes))} do not broadcast to one"
+    return ""
 
 
 def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:

@@ -18,6 +18,7 @@ from .names import with_article
 from .places import here
 from .recording import is_node
 from .specs import Spec
+from .types import Type
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 
@@ -110,7 +111,7 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     """``value`` as an array, checked for shape and element type; Python numbers are converted to the type."""
     if is_node(value):
         raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
-    if isinstance(value, jax.ShapeDtypeStruct):
+    if isinstance(value, jax.ShapeDtypeStruct | Type):
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
     if not hasattr(value, "dtype"):
         value = as_array(what, value)

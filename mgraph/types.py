@@ -79,7 +79,7 @@ def as_type(value: Any) -> Type:
         if value is None or isinstance(value, jax.Array):
             raise TypeError  # numpy would read None as float64, and JAX an array as its type
         return _BY_DTYPE[jnp.dtype(value)]
-    except (TypeError, KeyError):
+    except (TypeError, ValueError, KeyError):  # ValueError: e.g. for a name that is not Unicode
         names = ", ".join(t.value for t in Type)
         hint = meant(value, [t.value for t in Type]) if isinstance(value, str) else ""
         raise ElementTypeError(f"expected an element type ({names}), got {value!r}{hint}{here()}") from None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from mgraph import Node, ShapeError
+from mgraph import ArgumentError, Node, ShapeError
 from mgraph.tape import Graph
 
 from ..layer import Layer, of_class
@@ -31,16 +31,25 @@ class StackedCell(Layer):
     ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the current state and
     produces the input of the next cell (several are concatenated); other cells have no input. The conditional
     GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``. ``ShapeError`` if a cell's input
-    has the wrong size.
+    has the wrong size, ``ArgumentError`` for other parts.
     Source: Marian's ``rnn::StackedCell``.
     """
 
     def __init__(self, first: Cell, parts: Sequence[Cell | CellInput] = ()) -> None:
         self.first: Cell = of_class("first cell of a StackedCell", first, Cell)
-        self.parts = tuple(parts)
+        self.parts = self._checked(parts)
         self._check_inputs()
         self.states = max([first.states, *(part.states for part in self.parts if isinstance(part, Cell))])
         """Number of nodes of a state: the most that any of the cells has."""
+
+    @staticmethod
+    def _checked(parts: Any) -> tuple[Cell | CellInput, ...]:
+        found = tuple(parts) if isinstance(parts, Sequence) else (None,)
+        if not all(isinstance(part, Cell) or hasattr(part, "dim_output") for part in found):
+            raise ArgumentError(
+                f"parts of a StackedCell: expected a list of cells and of inputs of cells, got {parts!r}"
+            )
+        return found
 
     def _check_inputs(self) -> None:
         given = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from mgraph import Node, narrow, repeat
+from mgraph import ArgumentError, Node, narrow, repeat
 
 from ..activations import ACTIVATIONS, Activation
 from ..attention import MultiHeadAttention
@@ -117,7 +117,8 @@ class AttentionBlock(Block, CrossBlock):
     def cross_attend(
         self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None
     ) -> tuple[Node, Node | None]:
-        keys, values, y = context.prepared["keys"], context.prepared["values"], self.before(x, packing)
+        keys, values = (_prepared(self.prefix, context, part) for part in ("keys", "values"))
+        y = self.before(x, packing)
         if not give_weights:
             found = self.attention.attend(y, keys, values, context.mask, packing)
             return self.after(found, x, packing), None
@@ -164,7 +165,7 @@ class PoolingBlock(Layer, CrossBlock):
         self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None
     ) -> tuple[Node, Node | None]:
         """The block; it has no weights."""
-        pooled = context.prepared["pooled"]
+        pooled = _prepared(self.prefix, context, "pooled")
         if packing is not None:
             pooled = taken_up(repeat(pooled, packing.length, 1), packing)
         return self.after(pooled, x, packing), None
@@ -195,6 +196,16 @@ class FeedForwardBlock(Block):
         for layer in inner:
             y = drop_features(self.activation(layer(y)), self.dropout, packing)
         return self.after(last(y), x, packing)
+
+
+def _prepared(prefix: str, context: Context, part: str) -> Node:
+    """A part of what a block's ``prepare`` made; ``ArgumentError`` if a context lacks it."""
+    if part not in context.prepared:
+        raise ArgumentError(
+            f"{prefix}: expected a context of what this block prepared, with {part!r}, got "
+            f"{list(context.prepared)}"
+        )
+    return context.prepared[part]
 
 
 def block_activation(name: str, option: str) -> Activation:

@@ -59,14 +59,14 @@ def html(
     statistics, title = flag("html", "statistics", statistics), text("the title of a page", title)
     if not isinstance(profile, Profile | None):
         raise ArgumentError(f"html: expected graph.profile(), got {described(profile)}{here()}")
-    if not isinstance(clusters, Mapping | None):
+    if clusters is None:
+        clusters = profile.clusters if profile else {}
+    if not isinstance(clusters, Mapping) or not all(isinstance(c, str) for c in clusters.values()):
         raise ArgumentError(
             "html: expected clusters by the ids of nodes, such as graph.fusion_report().clusters, got "
             f"{described(clusters)}{here()}"
         )
     values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
-    if clusters is None:
-        clusters = profile.clusters if profile else {}
     names = {str(node): name for node, name in clusters.items()}
     written = page(scene, title, values, names, times=_times(profile) if profile else None)
     return _written(written, path, "html writes a page", ".html", ".htm")

@@ -126,7 +126,10 @@ def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
 def with_model_yml(text: str) -> np.ndarray:
     """``text`` as the item ``special:model.yml``: int8, followed by a zero byte, padded with zero bytes
     to a multiple of 256. The inverse of ``model_yml``."""
-    data = text.encode("utf-8", "surrogateescape") + b"\0"
+    try:
+        data = text.encode("utf-8", "surrogateescape") + b"\0"
+    except UnicodeEncodeError:
+        raise ModelFileError(f"{MODEL_YML}: expected a text, got half a surrogate pair in it") from None
     return np.frombuffer(data.ljust(-(-len(data) // PADDING) * PADDING, b"\0"), np.int8)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arrays import refuse_traced, text
+from ..arrays import as_array, refuse_traced, text
 from ..errors import ModelFileError
 from ..types import Type, as_type
 from .binary_items import FLOAT32, BinaryItems, read_bin, read_bin_integers, write_bin
@@ -73,13 +73,22 @@ def items_of(source: Source) -> dict[str, np.ndarray]:
     if isinstance(source, Mapping):
         for name, array in source.items():
             refuse_traced(f"item {text('the name of an item', name)!r}", array)
-        return {name: np.asarray(array) for name, array in source.items()}
+        return {name: _item(name, array) for name, array in source.items()}
     if not isinstance(source, bytes | bytearray | memoryview):
         return read_items(source)
     data, name = bytes(source), f"a model of {len(source)} bytes"
     if data.startswith(_ZIP):
         return npz_items(io.BufferedReader(io.BytesIO(data)), name)
     return BinaryItems(np.frombuffer(data, np.uint8), name).arrays()
+
+
+def _item(name: str, array: Any) -> np.ndarray:
+    """A given item as an array, not copied if it is one; ``ArgumentError`` or ``ShapeError`` if it cannot be
+    one."""
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError):
+        return as_array(f"item {name!r}", array)  # says why not
 
 
 def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import as_array, checked_seed, described, flag, real
+from ..arrays import as_array, checked_seed, described, flag, is_series, real
 from ..cases import Case, check_declared
 from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, told
 from ..graph import ExpressionGraph
@@ -128,9 +128,11 @@ def check_gradients(
     _check_cotangents(cotangents)
     thorough = flag("check_gradients", "thorough", thorough)
     tolerance = real("check_gradients", "nondet_tol", nondet_tol)
-    if not isinstance(fields, Mapping | None):
+    if not isinstance(fields, Mapping | None) or not all(isinstance(name, str) for name in fields or ()):
         raise ArgumentError(f"check_gradients: expected fields by name, got {described(fields)}{here()}")
-    if not isinstance(values, Iterable | None) or isinstance(values, str | Mapping):
+    if not isinstance(only, Sequence) or not all(isinstance(name, str) for name in only):
+        raise ArgumentError(f"check_gradients: expected names of rules only, got {described(only)}{here()}")
+    if values is not None and (not is_series(values) or isinstance(values, str | Mapping)):
         raise ArgumentError(
             f"check_gradients: expected a list of values, one per child, got {described(values)}{here()}"
         )

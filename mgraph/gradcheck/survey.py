@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import ops
-from ..arrays import checked_seed, text
+from ..arrays import checked_seed, is_series, text
 from ..cases import check_declared
 from ..errors import ArgumentError, MGraphError
 from ..names import counted, meant
@@ -275,10 +275,11 @@ def _subclasses(cls: Any) -> Iterator[Any]:
 
 def _chosen(names: Sequence[str], known: Iterable[Operator], module: str | None) -> list[Operator]:
     known = list(known)
-    if not names:
+    given = [names] if isinstance(names, str) or not is_series(names) else list(names)
+    if not given:
         return known
     chosen: dict[Operator, None] = {}
-    for name in names if isinstance(names, Iterable) and not isinstance(names, str) else [names]:
+    for name in given:
         if not isinstance(name, str):
             raise ArgumentError(f"expected names of operators, got {name!r}; a class: check_gradients(cls)")
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]

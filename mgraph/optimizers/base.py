@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,13 @@ import numpy as np
 import optax
 from jax.tree_util import keystr
 
-from ..arrays import described
+from ..arrays import described, numbers
 from ..errors import ArgumentError, GraphError
 from ..graph import ExpressionGraph
 from ..places import here
 from ..running.programs import Plan, compiled
 from ..running.stored import register_tuple
+from ..specs import is_real
 
 
 class Optimizer(ABC):
@@ -29,6 +31,9 @@ class Optimizer(ABC):
     ``pickle``, continues from the same moments.
     """
 
+    _limits: ClassVar[Mapping[str, float]] = {"clip_norm": math.inf}
+    """Settings that are at least 0, and what they are below: checked whenever they are set."""
+
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
         if callable(learn_rate):
             raise ArgumentError(
@@ -36,7 +41,7 @@ class Optimizer(ABC):
                 f"to what a schedule gives{here()}"
             )
         self.learn_rate = setting("learning rate", learn_rate)
-        self.clip_norm = setting("clip norm", clip_norm)
+        self.clip_norm = clip_norm
         self._state: Any = None
         self._specs: tuple[tuple[str, Any], ...] = ()
 
@@ -46,6 +51,13 @@ class Optimizer(ABC):
 
         learn_rate: a number, or an array of shape (), so that programs can take it as an argument.
         """
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in self._limits:
+                value = setting(name.replace("_", " "), value, self._limits[name])
+            super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         own = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
@@ -68,9 +80,16 @@ class Optimizer(ABC):
     @property
     def key(self) -> tuple[Any, ...]:
         """What ``transformation`` depends on, as part of the compiled update's key: all public attributes
-        except the learning rate."""
-        own = sorted(item for item in vars(self).items() if item[0][0] != "_")
-        return tuple(item for item in own if item[0] != "learn_rate")
+        except the learning rate. ``ArgumentError`` for a value that cannot be hashed."""
+        own = sorted(item for item in vars(self).items() if item[0][0] != "_" and item[0] != "learn_rate")
+        for name, value in own:
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self}.{name}: expected a number, a string or a tuple, got {described(value)}{here()}"
+                ) from None
+        return tuple(own)
 
     @property
     def needs_cost(self) -> bool:
@@ -110,14 +129,18 @@ class Optimizer(ABC):
         cost: the value of the top node, for optimizers that need it (``needs_cost``).
         Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
         reading the norm, ``float(norm)``, or a parameter does. ``GraphError`` before ``backward()``,
-        ``ArgumentError`` if a needed cost is missing, or if ``learn_rate`` is no number of at least 0.
+        ``ArgumentError`` if a needed cost is missing or no number, or if ``learn_rate`` is no number of at
+        least 0.
         """
         if not isinstance(graph, ExpressionGraph):
             raise ArgumentError(f"expected update(graph), got {described(graph)}{here()}")
         if cost is None and self.needs_cost:
             raise ArgumentError(f"{self} needs the cost: expected update(graph, cost=top.val()), got no cost")
+        if cost is not None and not (isinstance(cost, jax.Array) and is_real(cost)):
+            cost = numbers("the cost of an update", cost)
         rate: Any = self.learn_rate
-        if not (isinstance(rate, jax.Array) and rate.shape == ()):  # reading one would wait for the device
+        known = isinstance(rate, jax.Array) and rate.shape == () and is_real(rate)
+        if not known:  # reading one would wait for the device
             rate = setting("learning rate", rate)
         nodes = graph.params().trainable()
         if not nodes:
@@ -177,7 +200,10 @@ def setting(name: str, value: Any, below: float = math.inf) -> float:
 
 
 def _shaped(leaf: Any) -> str:
-    return f"{jnp.result_type(leaf)}{list(np.shape(leaf))}"
+    try:
+        return f"{jnp.result_type(leaf)}{list(np.shape(leaf))}"
+    except (TypeError, ValueError):  # no array
+        return described(leaf)
 
 
 def _wider(tree: Any) -> Any:

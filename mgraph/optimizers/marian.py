@@ -7,14 +7,14 @@ Source: Marian, ``optimizers/optimizers.h``; the options ``--learn-rate``, ``--o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from .base import Optimizer, OptimizerState, setting
+from .base import Optimizer, OptimizerState
 
 Rule = Callable[..., tuple[Any, ...]]
 """``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one parameter, which
@@ -59,9 +59,11 @@ class Sgd(Optimizer):
 class Adagrad(Optimizer):
     """``G += g^2``, ``p -= eta / (sqrt(G) + eps) * g``. Source: Duchi et al. 2011."""
 
+    _limits: ClassVar[Mapping[str, float]] = {**Optimizer._limits, "eps": math.inf}
+
     def __init__(self, learn_rate: float, eps: float = 1e-8, clip_norm: float = 0.0) -> None:
         super().__init__(learn_rate, clip_norm)
-        self.eps = setting("eps", eps)
+        self.eps = eps
 
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, total: Any) -> tuple[Any, Any]:
@@ -79,6 +81,13 @@ class Adam(Optimizer):
     parameter, biases and norms included. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
     """
 
+    _limits: ClassVar[Mapping[str, float]] = {
+        **Optimizer._limits,
+        "beta1": 1,
+        "beta2": 1,
+        "eps": math.inf,
+        "decay": math.inf,
+    }
     denominators: tuple[float, float] = (0.0, 0.0)
     """``1-b1^t`` and ``1-b2^t`` at ``t = 0``. To continue with moments made with other betas, set these to
     their values after the last update, and the steps of the state to 0."""
@@ -93,8 +102,8 @@ class Adam(Optimizer):
         clip_norm: float = 0.0,
     ) -> None:
         super().__init__(learn_rate, clip_norm)
-        self.beta1, self.beta2 = setting("beta1", beta1, 1), setting("beta2", beta2, 1)
-        self.eps, self.decay = setting("eps", eps), setting("decay", decay)
+        self.beta1, self.beta2 = beta1, beta2
+        self.eps, self.decay = eps, decay
 
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         before1, before2 = self.denominators

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..arrays import text
 from ..errors import ArgumentError
 from .base import Optimizer
 from .marian import Adagrad, Adam, Sgd
@@ -32,7 +33,7 @@ def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
     """
     if not isinstance(options, Mapping):
         raise ArgumentError(f'expected options, {{"optimizer": "adam", ...}}, got {options!r}')
-    given = {name.replace("_", "-"): value for name, value in options.items()}
+    given = {text("the name of an option", name).replace("_", "-"): v for name, v in options.items()}
     for name in given:
         if name not in DEFAULTS:
             close = difflib.get_close_matches(name, DEFAULTS, 1)
@@ -42,7 +43,7 @@ def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
             )
     settings = {**DEFAULTS, **given}
     kind = settings["optimizer"]
-    if kind not in OPTIMIZERS:
+    if not isinstance(kind, str) or kind not in OPTIMIZERS:
         raise ArgumentError(
             f"expected an optimizer of {', '.join(OPTIMIZERS)}, got {kind!r}; "
             "mgraph.Optax(name, learn_rate) has those of optax"

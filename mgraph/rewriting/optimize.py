@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ..arrays import is_series
 from ..errors import ArgumentError, GraphError
 from ..node import ArgumentNode, Node
 from ..operators import find_operator
@@ -56,9 +57,9 @@ def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node]
 
 def _listed(kind: type[T], what: str, given: Iterable[T]) -> list[T]:
     """``given`` as a list; ``ArgumentError`` unless it is an iterable of ``kind``."""
-    items = list(given) if isinstance(given, Iterable) else [given]
+    items: list[Any] = list(given) if is_series(given) else [given]
     wrong = [item for item in items if not isinstance(item, kind)]
-    if wrong or not isinstance(given, Iterable):
+    if wrong or not is_series(given):
         raise ArgumentError(f"optimize() expects a list of {what}, got {(wrong or items)[0]!r}")
     return items
 

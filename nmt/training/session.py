@@ -190,9 +190,11 @@ class Session:
     def _keeps_cost_scale(self, words: tuple[str, ...]) -> bool:
         """Whether to keep the factor of the last run: unless ``--cost-scaling`` has changed since."""
         asked = " ".join(words)
-        before = self.state.extra.pop(COST_SCALING, asked)
+        before = self.state.extra.get(COST_SCALING, asked)
         if asked:
             self.state.extra[COST_SCALING] = asked
+        else:
+            self.state.extra.pop(COST_SCALING, None)
         if before != asked:
             logger.info("[training] Resuming with --cost-scaling %s; it was %s", asked or "[]", before)
         return before == asked

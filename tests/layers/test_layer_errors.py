@@ -155,6 +155,43 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         lambda g: layers.DecoderLayer("l", SMALL, 1)(ones(g, 2, 3, 8), ones(g, 1, 1), [ones(g, 2, 3, 8)]),
         "contexts of a decoder layer: expected a Context, got ConstantNode",
     ),
+    (
+        lambda g: layers.DecoderLayer("l", SMALL, 1)(
+            ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), [layers.Context({}, ones(g, 1, 1, 1, 1))]
+        ),
+        r"l_context: expected a context of what this block prepared, with 'keys', got \[\]",
+    ),
+    (
+        lambda g: layers.StackedCell(gru(g), gru(g)),  # type: ignore[arg-type]
+        "expected a list of cells and of inputs of cells, got GRU",
+    ),
+    (
+        lambda g: layers.StackedCell(gru(g), ["x"]),  # type: ignore[list-item]
+        r"expected a list of cells and of inputs of cells, got \['x'\]",
+    ),
+    (
+        lambda g: layers.FactorGroups([2], ((), ())),  # type: ignore[arg-type]
+        "expected a tuple of sizes, and a tuple of groups for each lemma, got",
+    ),
+    (
+        lambda g: layers.FactorGroups((2, 3), ((), [1])),  # type: ignore[arg-type]
+        "expected a tuple of sizes, and a tuple of groups for each lemma, got",
+    ),
+    (lambda g: layers.FactorGroups((1, -1), ((),)), "size of a group: expected an int from 0, got -1"),
+    (lambda g: layers.FactorGroups((2, 3), ((),)), "expected the groups of 2 lemmas, got 1"),
+    (lambda g: layers.FactorGroups((1, 3), ((2,),)), r"expected groups of \[1\] for a lemma, .* got \(2,\)"),
+    (
+        lambda g: layers.FactorGroups((1, 2, 2), ((2, 1),)),
+        r"for a lemma, in this order, got \(2, 1\)",
+    ),
+    (
+        lambda g: layers.packing.laid_out(ones(g, 2, 3), layers.PackedWords(g.indices([0]))),
+        r"laid_out: expected words of three axes, the last their features, got \(2, 3\)",
+    ),
+    (
+        lambda g: layers.packing.taken_up(ones(g, 2, 3), layers.PackedWords(*[g.indices([0])] * 2)),
+        r"taken_up: expected words of three axes, the last their features, got \(2, 3\)",
+    ),
     (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected an int from 1, got 0"),
     (lambda g: layers.TransformerConfig(8, dropout_ffn=1.0), "dropout_ffn expects .* 0 <= p < 1, got 1.0"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -226,3 +227,17 @@ def test_word_vectors(tmp_path: Path) -> None:
         value(inits.from_word2vec(path), (3, 4))
     with pytest.raises(ShapeError, match="a matrix"):
         value(inits.from_word2vec(path), (3,))
+
+
+def test_a_range_of_another_length_is_refused_before_it_is_made(graph: ExpressionGraph) -> None:
+    for end, count in ((1e30, "9223372036854775807"), (-5, "0"), (6.5, "7")):
+        with pytest.raises(
+            ShapeError, match=rf"inits\.range\(0, {re.escape(str(end))}, 1\) has {count} values"
+        ):
+            graph.constant((2, 3), inits.range(0, end))
+
+
+def test_a_function_that_gives_no_numbers_is_told(graph: ExpressionGraph) -> None:
+    for kind in (None, "int32"):
+        with pytest.raises(mgraph.ElementTypeError, match="from_lambda: expected real numbers, got <U1"):
+            graph.constant((2,), inits.from_lambda(lambda shape, dtype: ["a", "b"], kind))

@@ -7,6 +7,7 @@ import operator
 import pickle
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -496,9 +497,21 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: x.child("a"), "expected the number of a child, of which this param node has 0, got 'a'"),
         (lambda: partial.specialize(5), "specialize expects shapes by the names of inputs, got 5"),
         (lambda: graph.backward(clip_value="1"), "clip_value must be a number, got '1'"),
+        (lambda: graph.params().add(0), "expected a parameter, from graph.param, got 0"),
+        (lambda: graph.value_of(graph), "value_of: the number of a node must be a whole number, got Expr"),
+        (lambda: graph.gradient_of(99), "gradient_of: expected the number of one of . nodes, got 99"),
+        (lambda: x.set_name(np.ones(2)), "the name of a node must be a string, got an array"),
+        (lambda: f(mgraph.Type.float32), "input 'i' takes an array, got <Type.float32"),
+        (lambda: partial.pure({}, 5), r"expected the inputs \['x'\] as a list or by name, got 5"),
+        (lambda: graph.optimize(np.array(1)), "expects a list of rules, got array"),
+        (lambda: graph.html(clusters={0: x}), "expected clusters by the ids of nodes"),
+        (lambda: graph.load({"x": jax.random.key(0)}), "item 'x' takes an array, got an array of shape"),
+        (lambda: mgraph.optimizer_from_options({1: 2}), "the name of an option must be a string, got 1"),
+        (lambda: mgraph.optimizer_from_options({"optimizer": ["adam"]}), r"expected an .*, got \['adam'\]"),
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
+    assert [1] not in graph.params() and graph.params()["x"] is x
     for wrong in (4, [[1, 2], [3, 4]]):
         with pytest.raises(ShapeError, match="indices: expected a vector of indices, got" + HERE):
             graph.indices(wrong)
@@ -574,3 +587,25 @@ def test_what_can_be_recorded_of_empty_nodes_has_a_gradient(cls: Any) -> None:
                     jax.grad(lambda v, f=function: jnp.sum(f.pure({}, v)), allow_int=True),
                     [np.zeros(c.shape, c.value_type.dtype) for c in children],
                 )
+
+
+def test_a_text_with_half_a_surrogate_pair_is_refused(graph: ExpressionGraph, tmp_path: Path) -> None:
+    with pytest.raises(ElementTypeError, match="expected an element type"):
+        graph.zeros((2,), "\ud800")
+    graph.param("x", (2, 2))
+    with pytest.raises(mgraph.ModelFileError, match="model.yml: expected a text, got half a surrogate"):
+        graph.save(tmp_path / "model.npz", meta="\ud800")
+
+
+def test_only_nodes_are_compared(graph: ExpressionGraph) -> None:
+    x = graph.ones((2,))
+    assert x.equal(x) and not x.equal(mgraph.sin(x))
+    with pytest.raises(ElementTypeError, match="equal: expected a node, got 1j" + HERE):
+        x.equal(1j)  # type: ignore[arg-type]
+
+
+def test_a_value_that_a_parameter_cannot_hold_is_told(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2,), inits.ones())
+    w.check_value([1, 2])
+    with pytest.raises(ElementTypeError, match="parameter 'w' holds float32, got a value of object"):
+        w.check_value([None, None])

@@ -320,3 +320,42 @@ def test_later_steps_of_a_loop_that_is_not_compiled_compile_nothing(optimizer: m
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert counts[0] > 0 and counts[1] == counts[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "told"),
+    [
+        ("clip_norm", -1.0, "expected a clip norm of at least 0 and a finite number, got -1.0"),
+        ("eps", "x", "expected a eps of at least 0 and a finite number, got 'x'"),
+        ("beta1", 1.5, "expected a beta1 of at least 0 and less than 1, got 1.5"),
+        ("beta2", None, "expected a beta2 of at least 0 and less than 1, got None"),
+        ("decay", float("nan"), "expected a decay of at least 0 and a finite number, got nan"),
+    ],
+)
+def test_a_setting_is_checked_whenever_it_is_set(name: str, wrong: object, told: str) -> None:
+    """A negative bound of the norm would turn gradients round."""
+    optimizer = Adam(0.1)
+    before = repr(optimizer)
+    with pytest.raises(ArgumentError, match=told):
+        setattr(optimizer, name, wrong)
+    assert repr(optimizer) == before
+    setattr(optimizer, name, 0.5)
+    assert getattr(pickle.loads(pickle.dumps(optimizer)), name) == 0.5
+
+
+def test_what_an_update_cannot_take_is_told(graph: ExpressionGraph) -> None:
+    p = graph.param("p", (3,), inits.ones())
+    mgraph.sum(p * p)
+    graph.backprop()
+    optimizer = Adam(0.1)
+    for cost in ("x", jax.random.key(0)):
+        with pytest.raises(ArgumentError, match="the cost of an update takes"):
+            optimizer.update(graph, cost)
+    optimizer.state = "x"
+    with pytest.raises(ArgumentError, match=r"does not belong .*, got 'x' of type str|'x' of type str"):
+        optimizer.update(graph)
+    optimizer.reset()
+    optimizer.betas = [0.9, 0.98]  # type: ignore[attr-defined]
+    with pytest.raises(ArgumentError, match=r"betas: expected a number, a string or a tuple, got \[0\.9"):
+        optimizer.update(graph)
+    np.testing.assert_array_equal(p.val(), 1)

@@ -145,3 +145,15 @@ def test_threads_record_one_after_the_other(graph: ExpressionGraph) -> None:
     with ThreadPoolExecutor(2) as pool:
         sums = list(pool.map(lambda rows: f(np.ones((rows, 3), np.float32)).item(), (1, 2)))
     assert sums == [3, 6]
+
+
+def test_an_output_of_another_recording_is_told(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2, 3), inits.ones())
+    outside = mgraph.sin(w)
+    partial = graph.partial_function(lambda x: outside, {"x": (-1, 3)})
+    with pytest.raises(GraphError, match="output sin made at .* is not of this partial function"):
+        partial(np.ones((2, 3), np.float32))
+    with pytest.raises(GraphError, match="output argument made at .* is of a loop's body"):
+        mgraph.scan(lambda state, part: (state, graph.function(part)), w[0], w)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="output sin made at .* belongs to another graph"):
+        ExpressionGraph().function(outside)

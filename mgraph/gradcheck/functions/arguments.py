@@ -139,7 +139,7 @@ def described(tree: Any) -> str:
     """The leaves of a pytree in short: ``float32[3,4]``, or the type of a leaf that is not an array."""
     leaves = jax.tree.leaves(tree)
     shown = [
-        f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" if hasattr(leaf, "dtype") else type(leaf).__name__
+        f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" if hasattr(leaf, "shape") else type(leaf).__name__
         for leaf in leaves[:4]
     ]
     return ", ".join(shown + ["..."] * (len(leaves) > 4)) or "nothing"

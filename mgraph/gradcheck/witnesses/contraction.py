@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...arrays import as_array
 from ...errors import ShapeError
 from ...specs import is_real
 from .differences import SAMPLES
@@ -220,7 +221,8 @@ def _checked_adjoint(cotangent: Any, outputs: Any) -> Adjoint:
     """The leaves of a user's cotangent, in float64; ``ShapeError`` if they do not fit the outputs."""
     specs = jax.tree.leaves(outputs)
     whole = isinstance(outputs, jax.ShapeDtypeStruct)
-    given = [cotangent] if whole else jax.tree.leaves(cotangent, is_leaf=lambda a: a is None)
+    leaves = jax.tree.leaves(cotangent, is_leaf=lambda a: a is None)
+    given = [as_array("cotangents", cotangent)] if whole else leaves
     shapes = [None if a is None else np.shape(a) for a in given]
     fitting = [s.shape if is_real(s) and a is not None else None for s, a in zip(specs, shapes, strict=False)]
     if len(given) != len(specs) or [a for a in shapes if a is not None] != [

@@ -407,7 +407,12 @@ def test_a_rule_that_leaves_the_program_does_not_end_the_check(
             "thorough must be true or false, got 'no'",
         ),
         (lambda: check_gradients(mgraph.sin, (2,), nondet_tol="a"), "nondet_tol must be a number, got 'a'"),
+        (lambda: check_gradients(mgraph.sin, (2,), fields={1: 2}), "expected fields by name, got {1: 2}"),
+        (lambda: check_gradients(mgraph.sin, values=np.array(1)), "expected a list of values, one per child"),
+        (lambda: check_gradients(jnp.sin, 1.0, only=5), "expected names of rules only, got 5"),
+        (lambda: check_gradients(jnp.sin, 1.0, only=np.ones(2)), "expected names of rules only, got an arr"),
         (lambda: check_operators(5), "expected names of operators, got 5"),
+        (lambda: check_operators(np.ones(2)), "expected names of operators, got "),
         (
             lambda: check_operators(module=5),
             "module, the name of a module or a Python file, must be a string, got 5",

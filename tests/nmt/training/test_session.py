@@ -445,7 +445,10 @@ def test_another_cost_scale_counts_when_training_goes_on(tmp_path: Path) -> None
         return 0.0 if found is None else found[0]
 
     assert scale(1, "8", "1", "2") == 16
+    progress = Path(f"{model}.progress.yml")
+    keys = [line.partition(":")[0] for line in progress.read_text().splitlines()]
     assert scale(2, "8", "1", "2") == 32  # as if it had not been interrupted
+    assert [line.partition(":")[0] for line in progress.read_text().splitlines()] == keys  # in this order
     assert scale(3, "1024", "100") == 1024
     assert scale(4) == 0
 
