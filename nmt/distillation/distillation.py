@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nmt.alignments.aligner import aligned
 from nmt.alignments.lexicon import LinkCounts, dump_shortlist
@@ -14,7 +14,7 @@ from nmt.alignments.pairs import Pairs
 from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
 from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
 from nmt.distillation.report import measured, write_report
-from nmt.distillation.stages import Stages, StoppedError
+from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import training_options, tuning_options
 from nmt.distillation.teaching import translate, write_corpus
 from nmt.files.new_folder import new_folder
@@ -36,6 +36,8 @@ from nmt.training.validation.evaluation import ValidationSet, check_sets
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 USES: Mapping[str, Sequence[str]] = {
     "translate": (*options_of(Teacher), "input", "references"),
     "align": (*options_of(AlignmentOptions),),
@@ -46,6 +48,8 @@ USES: Mapping[str, Sequence[str]] = {
     "report": (),
 }
 """The stages in order, each with the options that no earlier stage uses."""
+CONTINUED = ("teacher.target.part", "teacher.target", "student.npz", "tuned.npz")
+"""The files from which a stage goes on."""
 SEED = 1
 """The seed of samples for ``--mbr``: a resumed run draws the same samples as an uninterrupted one."""
 
@@ -70,7 +74,8 @@ class Distillation:
     ``report.txt``.
 
     Raises OptionError for invalid options, OSError for files that cannot be read, and the errors of the
-    stages; StoppedError after ``stop``.
+    stages; StagesError, too, for a folder that has files to go on from, but no record of what made them;
+    StoppedError after ``stop``.
     """
 
     def __init__(self, options: DistillOptions) -> None:
@@ -80,10 +85,18 @@ class Distillation:
         self._check()
 
     def stop(self) -> None:
-        """End after the current line or update; safe in signal handlers."""
+        """End after the current line or update, all passes of the aligner, or the current system of the
+        report; safe in signal handlers."""
         self._stopped = True
         if self._trainer:
             self._trainer.stop()
+
+    def _until_stopped(self, items: Iterable[T]) -> Iterator[T]:
+        """The items; StoppedError in place of the next one after ``stop``."""
+        for item in items:
+            if self._stopped:
+                raise StoppedError("stopped; run the same command again to continue")
+            yield item
 
     def run(self) -> str:
         """Run the stages that are not done yet; returns the report as text."""
@@ -155,6 +168,12 @@ class Distillation:
             if not any(map(bytes.strip, read_lines(text))):
                 raise OptionError(f"--input: no words in {options.input}")
         require_folder("--output", options.output)
+        if not self._at(RECORD).exists():
+            for left in filter(Path.exists, map(self._at, CONTINUED)):
+                raise StagesError(
+                    f"{left} is there without {RECORD}, which says how it was made; choose another --output, "
+                    "or delete the folder"
+                )
 
     def _check_training(self) -> None:
         """Raise the errors in the options of both trainings, with the teacher's text in place of the corpus,
@@ -200,16 +219,19 @@ class Distillation:
         write_corpus(options.input, target, self.folder)
 
     def _align(self) -> None:
-        rows = split_rows(read_rows(list(map(str, self._corpus))), self.options.vocabs)
-        links = aligned(Pairs.of(rows), self.options)
+        links = aligned(Pairs.of(self._rows()), self.options)
         with open(self._at("corpus.align"), "w", encoding="ascii") as output:
-            output.writelines(f"{pharaoh(found)}\n" for found in links)
+            output.writelines(f"{pharaoh(found)}\n" for found in self._until_stopped(links))
+
+    def _rows(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """The pairs of the corpus as pieces; StoppedError after ``stop``."""
+        rows = self._until_stopped(read_rows(list(map(str, self._corpus))))
+        return split_rows(rows, self.options.vocabs)
 
     def _count(self) -> None:
         options, counts = self.options, LinkCounts()
-        rows = split_rows(read_rows(list(map(str, self._corpus))), options.vocabs)
         with open(self._at("corpus.align"), "rb") as links:
-            for number, ((source, target), line) in enumerate(zip(rows, links, strict=True), 1):
+            for number, ((source, target), line) in enumerate(zip(self._rows(), links, strict=True), 1):
                 counts.add(source, target, read_pharaoh(line, f"{links.name}: line {number}"))
         with open(self._at("lex.s2t"), "wb") as output:
             lines = counts.table(best=options.best, threshold=options.threshold)
@@ -257,7 +279,10 @@ class Distillation:
                 str(self._at("marian")), CONFIG, precision="int8"
             ),
         }
-        found = [measured(name, make(), self.options.valid_sets) for name, make in systems.items()]
+        found = [
+            measured(name, make(), self.options.valid_sets)
+            for name, make in self._until_stopped(systems.items())
+        ]
         logger.info("[distill] report:\n%s", write_report(self.folder, found, stages.seconds).rstrip())
 
 

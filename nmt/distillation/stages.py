@@ -98,7 +98,7 @@ class Stages:
             if old != value:
                 raise OptionError(
                     f"--{name}: {value!r}, but {self._path} was made with {old!r}; "
-                    "choose another --output, or delete it"
+                    "choose another --output, or delete the folder"
                 )
         known, found = (
             {each.path: each for each in itertools.starmap(Fingerprint, one["inputs"])}
@@ -108,7 +108,7 @@ class Stages:
         if changed:
             raise StagesError(
                 f"{'; '.join(changed)}: {self._path.parent} was made before; choose another --output, or "
-                "delete it"
+                "delete the folder"
             )
 
     def _write(self) -> None:

@@ -242,6 +242,43 @@ def test_a_student_is_trained_by_one_of_several_processes_alone(
     assert trained == [Launch("", 0, 1)]
 
 
+def test_stages_without_lines_to_translate_or_updates_stop_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(3), tmp_path / "text")))
+    write_corpus(texts[0], Path(texts[1]), tmp_path)
+    job = Distillation(options(tmp_path, input=texts[0], valid_sets=texts))
+    real, measured = distillation.aligned, []
+
+    def aligned(*arguments: Any) -> Any:
+        for number, links in enumerate(real(*arguments)):
+            if number == 2:
+                job.stop()
+            yield links
+
+    monkeypatch.setattr(distillation, "measured", lambda *arguments: measured.append(arguments))
+    monkeypatch.setattr(distillation, "aligned", aligned)
+    with pytest.raises(StoppedError):
+        job._align()
+    assert (tmp_path / "corpus.align").read_text().count("\n") == 2
+    stages = Stages(tmp_path, {}, {}, {})
+    for stage in (job._align, job._count, lambda: job._report(stages)):
+        with pytest.raises(StoppedError):
+            stage()
+    assert not measured and not (tmp_path / "lex.s2t").exists()
+
+
+@pytest.mark.parametrize("name", ["teacher.target.part", "teacher.target", "student.npz", "tuned.npz"])
+def test_files_without_a_record_of_what_made_them_are_not_continued(tmp_path: Path, name: str) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
+    (tmp_path / name).write_text("of others\n")
+    given = options(tmp_path, input=texts[0], valid_sets=texts)
+    with pytest.raises(StagesError, match=f"{name} is there without {RECORD}.*choose another --output"):
+        Distillation(given)
+    (tmp_path / RECORD).write_text("{}")
+    Distillation(given)
+
+
 ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text", "text"]
 
 
