@@ -1,8 +1,11 @@
-"""Arrays by name, as files hold them, and files that are refused."""
+"""Arrays by name, as files hold them, files that are refused, and the memory that reading takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +30,15 @@ def refuses(read: Callable[[Path], Any], path: Path, data: bytes, message: str) 
     with pytest.raises(ModelFileError, match=message) as error:
         read(path)
     assert str(error.value).startswith(f"{path}: ")
+
+
+@contextmanager
+def allocating_less_than(limit: int) -> Iterator[None]:
+    """Assert that at no time more than ``limit`` bytes are allocated, and a file's buffer: 8 KiB, from Python
+    3.15 on 128 KiB."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit + io.DEFAULT_BUFFER_SIZE
+    finally:
+        tracemalloc.stop()

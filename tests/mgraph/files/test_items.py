@@ -9,7 +9,6 @@ import random
 import stat
 import struct
 import threading
-import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from hypothesis.extra import numpy as hnp
 from mgraph.errors import ModelFileError
 from mgraph.files import archive
 from mgraph.files.items import MODEL_YML, model_yml, read_npz, replacing, with_model_yml, write_npz
+from tests.helpers.items import allocating_less_than
 from tests.helpers.places import DATA
 
 MARIAN = DATA / "items" / "model.npz"
@@ -195,20 +195,20 @@ def test_changed_bytes_are_refused_or_change_nothing(path: Path) -> None:
         [(random_.randrange(len(whole)), random_.randrange(256)) for _ in range(random_.randint(2, 6))]
         for _ in range(500)
     ]
-    tracemalloc.start()
-    for change in changes:
-        data = bytearray(whole)
-        for at, value in change:
-            data[at] = value
-        path.write_bytes(data)
-        try:
-            items = read_npz(path)
-        except ModelFileError as error:
-            assert str(error).startswith(f"{path}: ")
-        else:
-            assert {n: a.tobytes() for n, a in items.items()} == {n: a.tobytes() for n, a in small.items()}
-    assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    tracemalloc.stop()
+    with allocating_less_than(900_000):
+        for change in changes:
+            data = bytearray(whole)
+            for at, value in change:
+                data[at] = value
+            path.write_bytes(data)
+            try:
+                items = read_npz(path)
+            except ModelFileError as error:
+                assert str(error).startswith(f"{path}: ")
+            else:
+                assert {n: a.tobytes() for n, a in items.items()} == {
+                    n: a.tobytes() for n, a in small.items()
+                }
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,11 @@ def test_a_bomb_is_refused_before_it_grows(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(archive, "MIN_EXPANSION_BYTES", 1 << 19)
     data = npy(header("|u1", f"({1 << 20},)")) + bytes(1 << 20)
     zipped(path, ("a.npy", data), method=zipfile.ZIP_DEFLATED)
-    tracemalloc.start()
-    with pytest.raises(ModelFileError, match=rf"would expand to {len(data)} \(at most {1 << 19} are read\)"):
+    with (
+        allocating_less_than(90_000),
+        pytest.raises(ModelFileError, match=rf"would expand to {len(data)} \(at most {1 << 19} are read\)"),
+    ):
         read_npz(path)
-    assert tracemalloc.get_traced_memory()[1] < 100_000
-    tracemalloc.stop()
 
 
 def test_a_member_that_grows_beyond_its_size_is_refused(path: Path) -> None:
