@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,24 @@ def refuses(read: Callable[[Path], Any], path: Path, data: bytes, message: str) 
     with pytest.raises(ModelFileError, match=message) as error:
         read(path)
     assert str(error.value).startswith(f"{path}: ")
+
+
+def read_changed(
+    read: Callable[[Path], dict[str, np.ndarray]], path: Path, changes: Iterable[Iterable[tuple[int, int]]]
+) -> Iterator[dict[str, np.ndarray]]:
+    """What is read of a file with some bytes changed, given by place and value, where it is not refused."""
+    whole = path.read_bytes()
+    for change in changes:
+        data = bytearray(whole)
+        for at, value in change:
+            data[at] = value
+        path.write_bytes(data)
+        try:
+            items = read(path)
+        except ModelFileError as error:
+            assert str(error).startswith(f"{path}: ")
+        else:
+            yield items
 
 
 @contextmanager

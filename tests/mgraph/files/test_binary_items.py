@@ -18,7 +18,7 @@ from mgraph import ModelFileError
 from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import MODEL_YML, read_npz, with_model_yml
 from nmt.files.loading import load_model
-from tests.helpers.items import allocating_less_than, refuses, same
+from tests.helpers.items import allocating_less_than, read_changed, refuses, same
 from tests.helpers.places import DATA
 
 ITEMS = DATA / "items"
@@ -246,18 +246,9 @@ def test_changed_bytes_are_refused_or_give_items_of_the_files_size(path: Path) -
     ]
     passed = 0
     with allocating_less_than(900_000):
-        for change in changes:
-            data = bytearray(whole)
-            for at, value in change:
-                data[at] = value
-            path.write_bytes(data)
-            try:
-                items = read_bin(path)
-            except ModelFileError as error:
-                assert str(error).startswith(f"{path}: ")
-            else:
-                passed += 1
-                assert len(items) == 2 and sum(array.nbytes for array in items.values()) <= 4 * 512
+        for items in read_changed(read_bin, path, changes):
+            passed += 1
+            assert len(items) == 2 and sum(array.nbytes for array in items.values()) <= 4 * 512
     assert passed < len(changes) / 4
 
 
