@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: 
     corpus: the text to train on. links: its word alignments. The layers of the decoder are tied to the first.
     All embeddings are tied if source and target share a vocabulary, else those of the target.
     """
-    shared = options.vocabs[0] == options.vocabs[-1]
+    shared = os.path.samefile(options.vocabs[0], options.vocabs[-1])
     given = TRAIN.from_config(options.student) if options.student else {}
     for name in CHOSEN:
         if name in given:
