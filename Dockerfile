@@ -1,7 +1,7 @@
 # mgraph for CPUs: `docker build -t mgraph .`, then `docker run --rm mgraph demo`.
 # Models come from a folder on the host; compiled programs are kept in a volume:
 #   docker run --rm -i -v "$PWD:/work" -v mgraph-programs:/home/mgraph/.cache mgraph decode -c decoder.yml < text
-FROM python:3.13-slim AS build
+FROM python:3.14-slim AS build
 WORKDIR /source
 COPY constraints.txt ./
 RUN pip install --no-cache-dir -c constraints.txt hatchling
@@ -11,7 +11,7 @@ COPY layers layers
 COPY nmt nmt
 RUN python -m hatchling build -t wheel -d /wheels
 
-FROM python:3.13-slim
+FROM python:3.14-slim
 COPY constraints.txt /tmp/
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir -c /tmp/constraints.txt /wheels/*.whl \
