@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,39 @@ from ..running.stored import register_tuple
 from ..specs import is_real
 
 
+class Setting:
+    """A number of an optimizer, at least 0 and less than ``below``; ``ArgumentError`` for any other value,
+    whenever it is set."""
+
+    def __init__(self, below: float = math.inf) -> None:
+        self._below = below
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, optimizer: None, owner: type) -> Setting: ...
+    @overload
+    def __get__(self, optimizer: Optimizer, owner: type) -> float: ...
+    def __get__(self, optimizer: Optimizer | None, owner: type) -> Setting | float:
+        return self if optimizer is None else vars(optimizer)[self._name]
+
+    def __set__(self, optimizer: Optimizer, value: float) -> None:
+        vars(optimizer)[self._name] = setting(self._name.replace("_", " "), value, self._below)
+
+
+def setting(name: str, value: Any, below: float = math.inf) -> float:
+    """A setting of an optimizer; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
+    try:
+        number = float(value) if hasattr(value, "__float__") else math.nan
+    except (TypeError, ValueError, OverflowError):  # e.g. for an array, or a value that JAX is tracing
+        number = math.nan
+    if not 0 <= number < below:
+        limit = "a finite number" if below == math.inf else f"less than {below:g}"
+        raise ArgumentError(f"expected a {name} of at least 0 and {limit}, got {value!r}{here()}")
+    return number
+
+
 class Optimizer(ABC):
     """Base of the optimizers: gradients are clipped by their global norm, transformed, and added.
 
@@ -31,8 +63,7 @@ class Optimizer(ABC):
     ``pickle``, continues from the same moments.
     """
 
-    _limits: ClassVar[Mapping[str, float]] = {"clip_norm": math.inf}
-    """Settings that are at least 0, and what they are below: checked whenever they are set."""
+    clip_norm = Setting()
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
         if callable(learn_rate):
@@ -51,13 +82,6 @@ class Optimizer(ABC):
 
         learn_rate: a number, or an array of shape (), so that programs can take it as an argument.
         """
-
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name in self._limits:
-                value = setting(name.replace("_", " "), value, self._limits[name])
-            super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         own = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
@@ -185,18 +209,6 @@ class Optimizer(ABC):
 
     def __str__(self) -> str:
         return type(self).__name__
-
-
-def setting(name: str, value: Any, below: float = math.inf) -> float:
-    """A setting of an optimizer; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
-    try:
-        number = float(value) if hasattr(value, "__float__") else math.nan
-    except (TypeError, ValueError, OverflowError):  # e.g. for an array, or a value that JAX is tracing
-        number = math.nan
-    if not 0 <= number < below:
-        limit = "a finite number" if below == math.inf else f"less than {below:g}"
-        raise ArgumentError(f"expected a {name} of at least 0 and {limit}, got {value!r}{here()}")
-    return number
 
 
 def _shaped(leaf: Any) -> str:

@@ -7,14 +7,14 @@ Source: Marian, ``optimizers/optimizers.h``; the options ``--learn-rate``, ``--o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from .base import Optimizer, OptimizerState
+from .base import Optimizer, OptimizerState, Setting
 
 Rule = Callable[..., tuple[Any, ...]]
 """``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one parameter, which
@@ -59,7 +59,7 @@ class Sgd(Optimizer):
 class Adagrad(Optimizer):
     """``G += g^2``, ``p -= eta / (sqrt(G) + eps) * g``. Source: Duchi et al. 2011."""
 
-    _limits: ClassVar[Mapping[str, float]] = {**Optimizer._limits, "eps": math.inf}
+    eps = Setting()
 
     def __init__(self, learn_rate: float, eps: float = 1e-8, clip_norm: float = 0.0) -> None:
         super().__init__(learn_rate, clip_norm)
@@ -81,13 +81,8 @@ class Adam(Optimizer):
     parameter, biases and norms included. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
     """
 
-    _limits: ClassVar[Mapping[str, float]] = {
-        **Optimizer._limits,
-        "beta1": 1,
-        "beta2": 1,
-        "eps": math.inf,
-        "decay": math.inf,
-    }
+    beta1, beta2 = Setting(below=1), Setting(below=1)
+    eps, decay = Setting(), Setting()
     denominators: tuple[float, float] = (0.0, 0.0)
     """``1-b1^t`` and ``1-b2^t`` at ``t = 0``. To continue with moments made with other betas, set these to
     their values after the last update, and the steps of the state to 0."""
