@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from ..errors import GradientError, GraphError, MGraphError, told
+from ..errors import GradientError, GraphError
 from ..node import Node
 from ..places import place
 from ..recording import describe
-from ..rules import row_gradients, without_rule
+from ..rules import without_rule
 from ..scalars import number_vector
 from ..settings import GraphSettings
-from ..specs import has_float, is_real, is_wide
+from ..specs import has_float
 from ..structure import Excerpt
 from ..tape import Tape
 from ..tracing.trace import Checkpoints
@@ -165,23 +164,6 @@ class Planner:
             seen.update(child.id for child in below)
             pending += below
 
-    @contextmanager
-    def naming_failures(self) -> Iterator[None]:
-        """``GradientError`` about the first node that JAX fails to differentiate, in place of JAX's error."""
-        try:
-            yield
-        except MGraphError:
-            raise
-        except Exception as e:
-            rule_set = self.settings.derivatives
-            for node in self.tape.nodes:
-                if node.children and node.trainable and (why := _failure_of_jax(node, rule_set)):
-                    raise GradientError(
-                        f"{type(node).__name__} ({node.type}): JAX has no gradient of it: {why}"
-                        f"\n  children: {describe(node.children)}\n  the node was made at {place(node.where)}"
-                    ) from e
-            raise
-
     def _needed(self, outputs: Sequence[int]) -> Excerpt:
         """The whole tape, or only the nodes that the outputs need, where absorbed nodes must be neither
         watched for NaN nor kept by checkpoints."""
@@ -230,27 +212,6 @@ class Planner:
         shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
         tops = [i for i in operators if i not in consumed and i not in tape.not_roots]
         return sorted({*tops, *shown.intersection(operators)})
-
-
-def _failure_of_jax(node: Node, rule_set: str) -> str:
-    """What JAX raises when it differentiates a node by itself; empty if nothing, or if a rule does it."""
-    operator = node.operator
-    if not operator.composite and rule_set != "jax":
-        return ""
-    specs = [node.spec, *(child.spec for child in node.children)]
-    structs = [tuple(s.struct for s in x) if isinstance(x, tuple) else x.struct for x in specs]
-    trained = tuple(child.trainable for child in node.children)
-
-    def gradients(value: Any, *values: Any) -> Any:
-        adjoint = jax.tree.map(lambda v: v if is_real(v) else None, value)
-        return row_gradients(operator, rule_set, trained, adjoint, value, values)
-
-    try:
-        with jax.enable_x64(any(map(is_wide, specs))):
-            jax.eval_shape(gradients, *structs)
-    except Exception as e:
-        return told(e)
-    return ""
 
 
 def candidates(tape: Tape[Node]) -> list[Node]:

@@ -28,6 +28,7 @@ from ..settings import GraphSettings
 from ..specs import as_jax, has_float, is_wide, spec_like
 from ..structure import INPUT, is_leaf
 from ..tape import Tape
+from .differentiability import naming_failures
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
@@ -293,7 +294,7 @@ class Run:
         assert isinstance(plan, JointPlan)
         bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
         args = self._arguments(prepared, self._all_leaves())
-        with self._planner.naming_failures():
+        with naming_failures(self._tape.nodes, self._settings.derivatives):
             results = self._compiled(prepared)(*args, bounds)
         ids = prepared.nodes
         self._top = ids[plan.top]
@@ -346,7 +347,7 @@ class Run:
 
     def _analysed(self, prepared: Prepared) -> Any:
         args = self._arguments(prepared, self._all_leaves())
-        with self._planner.naming_failures():
+        with naming_failures(self._tape.nodes, self._settings.derivatives):
             return self._compiled(prepared).analysed(*args)
 
     def _all_leaves(self) -> dict[int, Any]:
