@@ -16,6 +16,7 @@ from jax.tree_util import keystr
 from ..arrays import described, numbers
 from ..errors import ArgumentError, GraphError
 from ..graph import ExpressionGraph
+from ..names import with_article
 from ..places import here
 from ..running.programs import Plan, compiled
 from ..running.stored import register_tuple
@@ -51,7 +52,7 @@ def setting(name: str, value: Any, below: float = math.inf) -> float:
         number = math.nan
     if not 0 <= number < below:
         limit = "a finite number" if below == math.inf else f"less than {below:g}"
-        raise ArgumentError(f"expected a {name} of at least 0 and {limit}, got {value!r}{here()}")
+        raise ArgumentError(f"expected {with_article(name)} of at least 0 and {limit}, got {value!r}{here()}")
     return number
 
 

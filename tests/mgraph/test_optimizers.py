@@ -326,7 +326,7 @@ def test_later_steps_of_a_loop_that_is_not_compiled_compile_nothing(optimizer: m
     ("name", "wrong", "told"),
     [
         ("clip_norm", -1.0, "expected a clip norm of at least 0 and a finite number, got -1.0"),
-        ("eps", "x", "expected a eps of at least 0 and a finite number, got 'x'"),
+        ("eps", "x", "expected an eps of at least 0 and a finite number, got 'x'"),
         ("beta1", 1.5, "expected a beta1 of at least 0 and less than 1, got 1.5"),
         ("beta2", None, "expected a beta2 of at least 0 and less than 1, got None"),
         ("decay", float("nan"), "expected a decay of at least 0 and a finite number, got nan"),
@@ -352,7 +352,7 @@ def test_what_an_update_cannot_take_is_told(graph: ExpressionGraph) -> None:
         with pytest.raises(ArgumentError, match="the cost of an update takes"):
             optimizer.update(graph, cost)
     optimizer.state = "x"
-    with pytest.raises(ArgumentError, match=r"does not belong .*, got 'x' of type str|'x' of type str"):
+    with pytest.raises(ArgumentError, match="'x' of type str"):
         optimizer.update(graph)
     optimizer.reset()
     optimizer.betas = [0.9, 0.98]  # type: ignore[attr-defined]
