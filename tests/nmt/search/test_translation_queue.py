@@ -308,10 +308,12 @@ def test_an_error_of_a_search_costs_its_lines_only(
             raise MemoryError("no memory for this")
         if any(request.index == 1 for request in requests):
             assert taken_back.pop().cancel()
+            gone.set()
             raise MemoryError("no memory for this either")
         return real(self, shape, requests, bins)
 
     taken_back: list[Future[Translation]] = []
+    gone = threading.Event()
     monkeypatch.setattr(OpenJob, "_sources", sources)
     with TranslationQueue(translator) as queue:
         held.set()
@@ -320,6 +322,7 @@ def test_an_error_of_a_search_costs_its_lines_only(
         held.clear()
         taken_back.append(queue.submit(LINES[1]))
         held.set()
+        assert gone.wait(SECONDS)  # or the next line may be in the same search
         assert queue.submit(LINES[1]).result(SECONDS).text
     with TranslationQueue(translator) as queue:  # in the first one a lane may still be open
         monkeypatch.setattr(OpenJob, "_searched", lambda *_: (_ for _ in ()).throw(MemoryError("no lane")))
