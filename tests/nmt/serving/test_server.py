@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def serving(
         try:
             yield server, client, stop
         finally:
-            if thread.is_alive():
+            with suppress(RuntimeError):  # the loop may be closed already
                 stop()
             thread.join(SECONDS)
         assert not thread.is_alive()
