@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, overload
 
 from mgraph.errors import ArgumentError
-from nmt.commands import dispatch, embed, train
+from nmt.commands import decode, dispatch, embed, train
 from nmt.runtime.log import logging_as
 from nmt.search import evaluator, translator
 from nmt.settings import DECODE, TRAIN, OptionError, whole_number
@@ -76,7 +76,7 @@ class TranslatorBinding:
     """
 
     def __init__(self, cli_string: str = "", **options: Any) -> None:
-        self._options = parse(DECODE, words_of(cli_string, options, DECODE.options))
+        self._options = parse(decode.COMMAND, words_of(cli_string, options, DECODE.options))
         with logging_as(self._options):
             self._translator = translator.Translator(self._options)
         self._with: dict[str, translator.Translator] = {}

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs, require_distinct, write
+from nmt.commands.folders import with_folder
 from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import DECODE, DecodeOptions, require_files, require_readable, require_writable
@@ -19,7 +20,7 @@ from nmt.text.lines import is_file, open_input, open_output
 
 logger = logging.getLogger(__name__)
 
-COMMAND = DECODE
+COMMAND = replace(DECODE, complete=with_folder)
 
 
 def run(options: DecodeOptions, argv: Sequence[str]) -> None:

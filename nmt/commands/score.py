@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs, require_distinct, write
+from nmt.commands.folders import with_scored_folder
 from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable, require_writable
@@ -18,7 +19,7 @@ from nmt.text.sharing.parts import Sums, added
 
 logger = logging.getLogger(__name__)
 
-COMMAND = SCORE
+COMMAND = replace(SCORE, complete=lambda given: with_scored_folder(SCORE.complete(given)))
 
 
 def run(options: ScoreOptions, argv: Sequence[str]) -> None:

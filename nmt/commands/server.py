@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nmt.commands.common import greet
+from nmt.commands.folders import with_folder
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError, require_files
 from nmt.settings.serving import SERVER, ServerOptions
 
 logger = logging.getLogger(__name__)
 
-COMMAND = SERVER
+COMMAND = replace(SERVER, complete=with_folder)
 
 
 def run(options: ServerOptions, argv: Sequence[str]) -> int | None:

@@ -25,7 +25,7 @@ UNUSED = Support.REFUSED, Support.IGNORED
 WITHOUT_EFFECT = (General, Devices, BatchOptions, Sharing)
 """Sections of options that change the output only by rounding, if at all."""
 TEXTS = ("input", "train-sets")
-FILES = ("models", "model", "vocabs")
+FILES = ("models", "model", "vocabs", "pieces")
 
 Results = Iterator[tuple[str, Sums]]
 """For each row the text to print, one line or several, and the counts to add to the totals."""
@@ -149,7 +149,7 @@ def _run(command: Command[Any], options: DecodeOptions | ScoreOptions, texts: Sh
         value = getattr(options, option.attribute)
         if option.name in TEXTS:
             value = [[text.lines, text.bytes, text.checksum] for text in texts.texts]
-        elif option.name in FILES:
+        elif option.name in FILES and value:
             value = [_contents(path) for path in (value if option.many else [value])]
         elif option.name == "shortlist" and value:
             value = [_contents(value[0]), *value[1:]]

@@ -89,7 +89,9 @@ class _Directory:
         candidates = [name] if name else [other for other in self.names if self._is_config(other)]
         usable = [other for other in candidates if self._has_models(other)] or candidates
         if len(usable) > 1:
-            raise self._error(f"several configurations: {', '.join(usable)}; choose one with config=...")
+            raise self._error(
+                f"several configurations: {', '.join(usable)}; choose one with config=... (--config)"
+            )
         return usable[0] if usable else ""
 
     def _is_config(self, name: str) -> bool:
@@ -127,7 +129,7 @@ class _Directory:
         ]
         if len(found) != 1:
             raise self._error(
-                f"several models: {', '.join(found)}; choose with models=[...]"
+                f"several models: {', '.join(found)}; choose with models=[...] (--models)"
                 if found
                 else "no model (.npz or .bin)"
             )
@@ -145,7 +147,7 @@ class _Directory:
             raise self._error(f"{names[0]} without that of the {'target' if sources else 'source'}")
         if len(names) != 1:
             raise self._error(
-                f"several vocabularies: {', '.join(names)}; choose with vocabs=[source, target]"
+                f"several vocabularies: {', '.join(names)}; choose with vocabs=[source, target] (--vocabs)"
                 if names
                 else "no vocabulary (vocab*.spm, *.vocab.yml)"
             )
@@ -154,7 +156,9 @@ class _Directory:
     def _shortlist(self) -> dict[str, Any]:
         tables = self._of(("lex*.s2t.bin", "lex*.bin")) or self._of(("lex*.s2t", "lex*.gz"))
         if len(tables) > 1:
-            raise self._error(f"several shortlists: {', '.join(tables)}; choose with shortlist=[...]")
+            raise self._error(
+                f"several shortlists: {', '.join(tables)}; choose with shortlist=[...] (--shortlist)"
+            )
         return {"shortlist": (self._at(tables[0]),)} if tables else {}
 
     def _pieces(self, vocabs: Sequence[str]) -> dict[str, Any]:

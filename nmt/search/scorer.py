@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -109,12 +108,11 @@ class Scorer(MadeFromOptions):
     """Scores translations with one model; its results are those of ``mgraph score``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
-    pieces: as for ``Translator``.
     given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
-    ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``.
-    ``nmt.settings.ScoreOptions`` lists them with types; an object of that class may be passed in place of
-    ``model``. Options of the command line only, such as ``quiet``, are refused; the error says what to do
-    instead.
+    ``mini_batch=16``, and ``pieces``, as for ``Translator``; before JAX has started also ``cpu_threads``,
+    ``devices`` and ``compilation_cache``. ``nmt.settings.ScoreOptions`` lists them with types; an object of
+    that class may be passed in place of ``model``. Options of the command line only, such as ``quiet``, are
+    refused; the error says what to do instead.
 
     Texts are the lines of each source, then of the target: ``score(source, target)``, or ``score(target)``
     for a language model. With ``n_best`` the target is an n-best list; with ``tsv`` one text has all fields.
@@ -129,8 +127,6 @@ class Scorer(MadeFromOptions):
         self,
         model: Path | ScoreOptions,
         vocabs: Paths = (),
-        *,
-        pieces: Sequence[Path] = (),
         **given: Unpack[ScoreKeywords],
     ) -> None:
         more: dict[str, Any] = {**given, "vocabs": vocabs} if vocabs else {**given}
@@ -141,8 +137,6 @@ class Scorer(MadeFromOptions):
             log_notices(SCORE, options)
         self.options: ScoreOptions = options
         check_scoring(options)
-        self._pieces = [os.fspath(path) for path in pieces]
-        require_readable("--pieces", self._pieces)
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
         if isinstance(model, ScoreOptions) or options.chooses_device:
@@ -167,7 +161,7 @@ class Scorer(MadeFromOptions):
             options.vocabs,
             self.model.dim_vocabs,
             owner=options.model,
-            pieces=self._pieces,
+            pieces=options.pieces,
             input_types=self.model.options.stream_types,
         )
         check_agreement(options.model, loaded, self.model.options)
@@ -181,9 +175,6 @@ class Scorer(MadeFromOptions):
 
     def __repr__(self) -> str:
         return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
-
-    def _beside_options(self) -> dict[str, Any]:
-        return {"pieces": self._pieces}
 
     @classmethod
     def from_dir(cls, path: Path, config: str = "", **options: Unpack[ScoreOverrideKeywords]) -> Scorer:
@@ -277,3 +268,4 @@ def check_scoring(options: ScoreOptions) -> None:
         raise OptionError("--n-best cannot go with --tsv")
     require_readable("--model", [options.model])
     require_readable("--vocabs", options.vocabs)
+    require_readable("--pieces", options.pieces)

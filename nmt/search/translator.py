@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -58,7 +57,7 @@ _OF_LOADING = frozenset(
     option.attribute
     for section in (DecodedModelOptions, Devices, Precision, IntegerProducts)
     for option in options_of(section).values()
-) | {"vocabs", "no_spm_encode", "no_spm_decode", "marian_exact", "cpu_devices"}
+) | {"vocabs", "pieces", "no_spm_encode", "no_spm_decode", "marian_exact", "cpu_devices"}
 """Options that matter only when models and vocabularies are loaded."""
 
 Lines = Iterable[str | bytes]
@@ -69,15 +68,15 @@ class Translator(MadeFromOptions):
 
     models: path of the model file, or paths of several with the same target vocabulary (an ensemble).
     vocabs: paths of the vocabularies of the sources and, last, of the target.
-    pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary, if
-    vocabularies are lists of pieces (OPUS-MT).
     mbr: ``chrf``, ``bleu`` or your own utility, a function of the texts of a hypothesis and a reference:
     choose by minimum Bayes risk, among ``mbr_samples`` samples or in the n-best list (``BayesRisk``).
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
-    ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
-    ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions``
-    lists them with types; an object of that class may be passed in place of ``models``. Options of the
-    command line only, such as ``quiet``, are refused; the error says what to do instead.
+    ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; also ``pieces=[source, target]``, the
+    SentencePiece models that split and join raw text if the vocabularies list their pieces (OPUS-MT); before
+    JAX has started also ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``.
+    ``nmt.settings.DecodeOptions`` lists them with types; an object of that class may be passed in place of
+    ``models``. Options of the command line only, such as ``quiet``, are refused; the error says what to do
+    instead.
 
     Methods that take lines take one text for each source of the models (also one for a language model: only
     its number of words counts), and with ``force_decode`` one more with the first words of the translations.
@@ -99,7 +98,6 @@ class Translator(MadeFromOptions):
         models: Paths | DecodeOptions,
         vocabs: Paths = (),
         *,
-        pieces: Sequence[Path] = (),
         mbr: str | Utility = "",
         **given: Unpack[DecodeKeywords],
     ) -> None:
@@ -115,8 +113,6 @@ class Translator(MadeFromOptions):
         self.options: DecodeOptions = options
         check_decoding(options)
         read_risk(options, self._utility)
-        self._pieces = [os.fspath(path) for path in pieces]
-        require_readable("--pieces", self._pieces)
         compilation_cache.use(options.compilation_cache)
         self._devices: tuple[jax.Device, ...] = ()
         if isinstance(models, DecodeOptions) or options.chooses_device:
@@ -139,7 +135,7 @@ class Translator(MadeFromOptions):
             options.vocabs,
             _dims(self.models),
             owner=", ".join(options.models),
-            pieces=self._pieces,
+            pieces=options.pieces,
             input_types=self.models[0].options.stream_types,
             no_spm_encode=options.no_spm_encode,
             no_spm_decode=options.no_spm_decode,
@@ -183,7 +179,7 @@ class Translator(MadeFromOptions):
         return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
 
     def _beside_options(self) -> dict[str, Any]:
-        return {"pieces": self._pieces, "mbr": self._utility or ""}
+        return {"mbr": self._utility or ""}
 
     def with_options(self, *, mbr: str | Utility | None = None, **given: Any) -> Translator:
         """The same models and vocabularies with other options for lines, search and printing.
@@ -434,6 +430,7 @@ def check_decoding(options: DecodeOptions) -> None:
     check_weights(options.weights, len(options.models))
     require_readable("--models", options.models)
     require_readable("--vocabs", options.vocabs)
+    require_readable("--pieces", options.pieces)
     require_readable("--shortlist", options.shortlist[:1])
     if options.shortlist and options.vocabs[-1].endswith(ENDING):
         raise OptionError(f"--shortlist cannot go with a factored target vocabulary ({ENDING})")

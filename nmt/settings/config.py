@@ -32,7 +32,7 @@ from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 PATHS = """
 model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
-valid-translation-output input output data-weighting log sqlite log-json tensorboard
+valid-translation-output input output data-weighting log sqlite log-json tensorboard pieces
 """.split()
 TEMPORARY = "temporary"  # not a path, but the implicit value of --sqlite
 # In files of older versions of Marian: mostly options of devices and processes.

@@ -132,6 +132,7 @@ class InferenceKeywords(SharedKeywords, total=False):
     transformer_aan_activation: Word
     transformer_decoder_autoreg: Word
     transformer_attention_mask: Word
+    pieces: Paths
     alignment: Word
     optimize: bool
     gemm_type: Literal[
@@ -328,7 +329,6 @@ class OverrideKeywords(DecodeKeywords, total=False):
 
     models: Paths
     vocabs: Paths
-    pieces: Sequence[Path]
 
 
 class ScoreOverrideKeywords(ScoreKeywords, total=False):
@@ -336,4 +336,3 @@ class ScoreOverrideKeywords(ScoreKeywords, total=False):
 
     model: Path
     vocabs: Paths
-    pieces: Sequence[Path]

@@ -279,6 +279,9 @@ class TranslatedTexts(Options):
         python="the methods return the translations",
     )
     vocabs: tuple[str, ...] = option((), "vocabularies of the sources and the target", short="v")
+    pieces: tuple[str, ...] = option(
+        (), "SentencePiece models for vocabularies that list their pieces (OPUS-MT), for raw text", kept=True
+    )
 
 
 class PrintedTranslations(Options):
@@ -315,7 +318,9 @@ class Searching(Options):
 class DecodedModels(Options):
     """Which models translate."""
 
-    models: tuple[str, ...] = option((), "the model or models: .npz, .bin or .safetensors", short="m")
+    models: tuple[str, ...] = option(
+        (), "the model or models: .npz, .bin or .safetensors, or the folder of a published model", short="m"
+    )
     model_mmap: bool = ignored(False, "mgraph itself decides how files are read", command=True)
     ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
@@ -368,7 +373,9 @@ DECODE = Command("decode", "translate lines of text", DecodeOptions, aliases=OF_
 class ScoredModel(Options):
     """Which model scores."""
 
-    model: str = option("model.npz", "the model: .npz, .bin or .safetensors", short="m")
+    model: str = option(
+        "model.npz", "the model: .npz, .bin or .safetensors, or the folder of a published model", short="m"
+    )
     ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
 
@@ -393,6 +400,7 @@ class ScoredTexts(Options):
         "stdout", "file for the scores", short="o", command=True, python="the methods return the scores"
     )
     vocabs: tuple[str, ...] = option((), "vocabularies of each source and the target", short="v")
+    pieces: tuple[str, ...] = again(TranslatedTexts, "pieces")
     n_best: bool = option(False, "the target is an n-best list; add the scores to it")
     n_best_feature: str = option("Score", "the name of the score in the n-best list")
     normalize: bool = option(False, "divide scores by the number of target words", short="n")

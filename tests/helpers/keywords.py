@@ -40,7 +40,6 @@ class OverrideKeywords(DecodeKeywords, total=False):
 
     models: Paths
     vocabs: Paths
-    pieces: Sequence[Path]
 
 
 class ScoreOverrideKeywords(ScoreKeywords, total=False):
@@ -48,7 +47,6 @@ class ScoreOverrideKeywords(ScoreKeywords, total=False):
 
     model: Path
     vocabs: Paths
-    pieces: Sequence[Path]
 '''
 OWN = {"decode": ("models", "vocabs", "mbr"), "score": ("model", "vocabs"), "train": ()}
 """Options that the constructors declare as separate parameters."""

@@ -44,6 +44,13 @@ def test_translation(agrees: Script) -> None:
     agrees("translate", MODEL, VOCAB)
 
 
+def test_the_folder_of_a_published_model() -> None:
+    folder = DATA / "directories"
+    text = (folder / "raw.txt").read_text()
+    found = Translator(models=str(folder / "opus-mt"), quiet=True).translate(text)
+    assert f"{found}\n" == (folder / "opus-mt.txt").read_text()
+
+
 @pytest.mark.slow
 def test_options_of_a_call(agrees: Script) -> None:
     agrees("override", MODEL, VOCAB)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+import re
 import struct
 from bisect import bisect
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _MOST_BITS = 63
 
 SPACE = "▁"
+TAG = re.compile(r">>[^<> ]+<<")
+"""A language token of OPUS-MT's models, which is a word of its own before the text."""
 UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the lowest score
 USER_DEFINED_SCORE = -0.1  # SentencePiece's, above the score of any other segmentation
 WORDS_KEPT = 1 << 13

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nmt.text.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError, as_text
-from .pieces import SPACE, PieceSampler, check_size, damage_reported, read_piece_model
+from .pieces import SPACE, TAG, PieceSampler, check_size, damage_reported, read_piece_model
 from .words import DefaultVocab
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TAG = re.compile(r">>[^<> ]+<<")
-_TAGS = re.compile(rf" *((?:{_TAG.pattern} *)+)")
+_TAGS = re.compile(rf" *((?:{TAG.pattern} *)+)")
 
 _FULL_WIDTH = 0xFEE0  # from a character of ASCII to its full-width form
 _PLAIN: dict[int, str] = {ord(c) + _FULL_WIDTH: c for c in "!%(),0123456789:;?~"}
@@ -132,7 +131,7 @@ class SegmentedVocab(Vocab):
         self.path = words.path
         self.eos_id, self.unk_id = words.eos_id, words.unk_id
         self.control_ids = words.control_ids
-        self.languages = frozenset(() if target else filter(_TAG.fullmatch, words.words()))
+        self.languages = frozenset(() if target else filter(TAG.fullmatch, words.words()))
         self._words = words
         self._pieces = pieces
         self._told: set[str] = set()
@@ -174,7 +173,7 @@ class SegmentedVocab(Vocab):
         tags: list[str] = []
         if self.languages:
             if match := _TAGS.match(text):
-                tags, text = _TAG.findall(match[1]), text[match.end() :]
+                tags, text = TAG.findall(match[1]), text[match.end() :]
             self._tell(tags or [""] * (not text.isspace() and text != ""))
         return tags, as_bytes(normalized(text))
 

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping
 from nmt.text.lines import without_end
 
 from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
+from .pieces import SPACE, TAG
 from .yaml_words import YAML_ENDINGS, parse_word_ids
 
 logger = logging.getLogger(__name__)
 
 MAX_SIZE = 1 << 24
+_PIECES = 5
+"""A vocabulary lists pieces if one word in so many has SentencePiece's mark of a space."""
 # Names and ids of the special words in Nematus.
 NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
 
@@ -49,6 +52,7 @@ class DefaultVocab(Vocab):
                 else f"{path}: a vocabulary without words"
             )
         self._words = _words_by_id(self._ids)
+        self._lists_pieces = _PIECES * sum(SPACE in word for word in self._ids) > len(self._ids)
         self._size = max(self._words) + 1
         if self._size > MAX_SIZE:
             last = self._words[self._size - 1]
@@ -94,8 +98,17 @@ class DefaultVocab(Vocab):
         return self._words.get(number, "")
 
     def _encoded(self, line: str | bytes) -> list[int]:
-        ids, unk_id = self._ids, self.unk_id
-        return [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
+        ids, unk_id, text = self._ids, self.unk_id, as_text(line)
+        words = [word for word in text.split(" ") if word]
+        if self._lists_pieces and SPACE not in text and not all(map(TAG.fullmatch, words)):
+            self._lists_pieces = False  # told once
+            logger.warning(
+                "[data] WRONG TEXT? %s lists SentencePiece pieces, but this line has none: %.80r. The text "
+                "must be split into pieces; decode, score and server do so with --pieces",
+                self.path,
+                text,
+            )
+        return [ids.get(word, unk_id) for word in words]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The words of ``ids``, separated by spaces; an id without a word gives an empty word."""

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,3 +225,26 @@ def test_special_ids_are_the_files() -> None:
     vocab = SentencePieceVocab(model.getvalue(), "v.spm")
     assert (vocab.eos_id, vocab.unk_id) == (2, 0)
     assert vocab.encode("sea zz")[-2:] == [0, 2] and vocab.decode(vocab.encode("sea")) == "sea"
+
+
+def test_text_that_is_not_split_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Marian takes it silently: almost every word is unknown, and what comes out is nonsense."""
+    words = load_vocab(YML)
+    for line in ("", "\u2581forty - two", ">>deu<<", ">>deu<< \u2581forty"):
+        words.encode(line)
+    assert not caplog.records
+    assert words.encode("forty-two seven")[0] == words.unk_id
+    words.encode("sixty eight")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.getMessage().startswith(
+        f"[data] WRONG TEXT? {YML} lists SentencePiece pieces, but this line has none: 'forty-two seven'."
+    )
+    assert "decode, score and server do so with --pieces" in record.getMessage()
+
+
+def test_text_for_a_list_of_words_needs_no_pieces(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Few words of the list have SentencePiece's mark of a space."""
+    path = tmp_path / "v.txt"
+    path.write_text("</s>\n<unk>\n\u2581\na\nb\nc\n")
+    load_vocab(path).encode("a b c d")
+    assert not caplog.records

@@ -1,0 +1,112 @@
+"""The folder of a published model as ``-m``; ``data/directories`` holds what Marian makes of the models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt import cli
+from nmt.commands import decode, score, server
+from nmt.settings import OptionError
+from nmt.settings.config import parse
+from tests.helpers.marian_lines import read_lines
+from tests.helpers.places import DATA, SHIPPED
+
+FOLDERS = DATA / "directories"
+OPUS, FIREFOX = FOLDERS / "opus-mt", FOLDERS / "firefox"
+SPM = [str(OPUS / "source.spm"), str(OPUS / "target.spm")]
+YML = str(OPUS / "opus.spm60-spm60.vocab.yml")
+
+
+def mgraph(*words: str | Path) -> None:
+    assert cli.main([*map(str, words), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("folder", "source", "expected"),
+    [(OPUS, "raw.txt", "opus-mt.txt"), (FIREFOX, "plain.txt", "firefox.txt")],
+    ids=["opus-mt", "firefox"],
+)
+def test_a_folder_translates_as_marian(folder: Path, source: str, expected: str, tmp_path: Path) -> None:
+    mgraph("decode", "-m", folder, "-i", FOLDERS / source, "-o", tmp_path / "out")
+    assert read_lines(tmp_path / "out") == read_lines(FOLDERS / expected)
+
+
+def test_a_folder_scores_raw_text_as_marian(tmp_path: Path) -> None:
+    texts = FOLDERS / "raw.txt", FOLDERS / "opus-mt.txt"
+    mgraph("score", "-m", OPUS, "-t", *texts, "-o", tmp_path / "out")
+    found, expected = (
+        [float(line) for line in read_lines(path)] for path in (tmp_path / "out", FOLDERS / "opus-mt.scores")
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+def test_a_dumped_configuration_stands_for_the_folder(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mgraph("decode", "-m", OPUS, "--dump-config", "minimal")
+    (tmp_path / "config.yml").write_text(capfd.readouterr().out)
+    mgraph("decode", "-c", tmp_path / "config.yml", "-i", FOLDERS / "raw.txt", "-o", tmp_path / "out")
+    assert read_lines(tmp_path / "out") == read_lines(FOLDERS / "opus-mt.txt")
+
+
+def test_shares_of_other_pieces_do_not_join(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["decode", "-m", OPUS, "-i", FOLDERS / "raw.txt", "-o", tmp_path / "out", "--shares", "2"]
+    mgraph(*words, "--share", "0")
+    assert cli.main([*map(str, words), "--quiet", "--pieces", *SPM[::-1]]) == 2
+    assert "was started with another value of --pieces" in capsys.readouterr().err
+    mgraph(*words)
+    assert read_lines(tmp_path / "out") == read_lines(FOLDERS / "opus-mt.txt")
+
+
+@pytest.mark.parametrize("command", [decode, server], ids=["decode", "server"])
+def test_what_a_folder_gives_and_what_overrides_it(command: Any, tmp_path: Path) -> None:
+    options = parse(command.COMMAND, ["-m", str(OPUS)])
+    assert (options.beam_size, options.normalize, list(options.pieces)) == (6, 1, SPM)
+    assert options.vocabs == (YML, YML)
+    options = parse(command.COMMAND, ["-m", str(OPUS), "-b", "2", "--pieces", *SPM[::-1]])
+    assert (options.beam_size, options.normalize, list(options.pieces)) == (2, 1, SPM[::-1])
+    (tmp_path / "other.yml").write_text("beam-size: 3\nnormalize: 0.5\n")
+    options = parse(command.COMMAND, ["-m", str(OPUS), "-c", str(tmp_path / "other.yml"), "-n", "2"])
+    assert (options.beam_size, options.normalize, list(options.pieces)) == (3, 2, SPM)
+
+
+def test_a_configuration_in_the_folder_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(OPUS, tmp_path, dirs_exist_ok=True)
+    text = (OPUS / "decoder.yml").read_text()
+    second = text.replace("relative-paths: true\n", "").replace("beam-size: 6", "beam-size: 4")
+    (tmp_path / "second.yml").write_text(second)
+    with pytest.raises(OptionError, match=r"several configurations: decoder\.yml, second\.yml; .*--config"):
+        parse(decode.COMMAND, ["-m", str(tmp_path)])
+    options = parse(decode.COMMAND, ["-m", str(tmp_path), "-c", str(tmp_path / "second.yml"), "-n", "2"])
+    assert (options.beam_size, options.normalize) == (4, 2)
+    assert options.vocabs == (str(tmp_path / Path(YML).name),) * 2  # not relative to here
+    monkeypatch.chdir(tmp_path)
+    assert parse(decode.COMMAND, ["-m", ".", "-c", "second.yml"]).beam_size == 4
+
+
+def test_only_one_model_scores(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz", "v.spm"):
+        (tmp_path / name).touch()
+    (tmp_path / "config.yml").write_text("models: [a.npz, b.npz]\nvocabs: [v.spm, v.spm]\n")
+    with pytest.raises(OptionError, match=r"--model: one model scores; choose it among .*a\.npz, .*b\.npz"):
+        parse(score.COMMAND, ["-m", str(tmp_path)])
+    options = parse(score.COMMAND, ["-m", str(tmp_path / "a.npz"), "-v", "x.spm", "x.spm"])
+    assert (options.model, options.vocabs) == (str(tmp_path / "a.npz"), ("x.spm", "x.spm"))
+
+
+def test_a_folder_without_a_model_lists_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert cli.main(["decode", "-m", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "no model (.npz or .bin)" in error and "the directory holds 1 files: notes.txt" in error
+
+
+def test_files_as_before() -> None:
+    vocab = str(SHIPPED / "vocab.spm")
+    options = parse(decode.COMMAND, ["-m", str(SHIPPED / "model.npz"), "-v", vocab, vocab])
+    assert (options.beam_size, options.pieces) == (12, ())
