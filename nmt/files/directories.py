@@ -26,6 +26,7 @@ _PATHS = ("models", "vocabs")
 _SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
 _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
+_HUGGINGFACES = {"model.safetensors", "pytorch_model.bin"}
 _NO_MODELS = ("*.optimizer.npz", "*.orig.npz", "lex*", "*.s2t.bin")
 
 # Bergamot's programs set these for models without a configuration.
@@ -74,6 +75,7 @@ class _Directory:
         given = {name: _listed(value) if name in _PATHS else value for name, value in options.items()}
         found = (self._configured(config) if config else {}) | given
         if not found.get("models"):
+            self._refuse_huggingface()
             found["models"] = self._models()
         if not found.get("vocabs"):
             found["vocabs"] = self._vocabs()
@@ -134,6 +136,14 @@ class _Directory:
                 else "no model (.npz or .bin)"
             )
         return (self._at(found[0]),)
+
+    def _refuse_huggingface(self) -> None:
+        """DirectoryError for a checkpoint of HuggingFace, whose ``pytorch_model.bin`` is not Marian's."""
+        if "config.json" in self.names and _HUGGINGFACES.intersection(self.names):
+            raise self._error(
+                "a checkpoint of HuggingFace; convert it first (mgraph convert -f "
+                f"{self.path} -t NEW_FOLDER/model.npz)"
+            )
 
     def _vocabs(self) -> tuple[str, str]:
         names = [name for name in self._of(("*vocab*",)) if name.endswith(_VOCAB_ENDINGS)]

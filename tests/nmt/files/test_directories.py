@@ -264,6 +264,16 @@ ERRORS: dict[tuple[str, ...], str] = {
     ("a.npz", "srcvocab.en.spm"): r"srcvocab\.en\.spm without that of the target\n",
     ("._a.npz", "._vocab.spm"): r"holds 0 files: none",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
+    (
+        "config.json",
+        "pytorch_model.bin",
+        "vocab.json",
+    ): r"of HuggingFace; .* \(mgraph convert -f .* -t NEW_FOLDER/model\.npz\)",
+    (
+        "config.json",
+        "model.safetensors",
+        "vocab.json",
+    ): r"of HuggingFace; .* \(mgraph convert -f .* -t NEW_FOLDER/model\.npz\)",
 }
 
 
