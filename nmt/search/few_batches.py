@@ -54,7 +54,7 @@ class FewBatches:
             return []
         with self._lock:
             self._seen.update(lengths)
-            ladder = set(map(length_bucket, self._seen))
+            ladder = map(length_bucket, self._seen)
             known = {length for _, length in self._shapes}
             chosen = few_lengths(
                 self._seen, ladder, _positions, price=PROGRAM, most=MOST_LENGTHS, known=known

@@ -127,7 +127,7 @@ def load_shortlist(
     """
     path, *rest = values
     data = read_whole(path)
-    if len(data) >= 8 and int.from_bytes(data[:8], "little") == MAGIC:
+    if int.from_bytes(data[:8], "little") == MAGIC:
         lexicon = read_binary(data, path, size, target_vocab, check=_flag(rest))
     elif path.endswith(".bin"):
         kind = "Microsoft's Quicksand shortlist" if _is_quicksand(data) else "no shortlist of Marian's"

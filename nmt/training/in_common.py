@@ -39,7 +39,7 @@ def in_common(options: TrainOptions, updates: int | None) -> dict[str, str]:
     values |= _contents("--vocabs", options.vocabs)
     corpus = Fields.from_options(options, len(options.vocabs))
     values |= _contents("--train-sets, with alignments and weights,", corpus.paths)
-    values |= _contents("--embedding-vectors", filter(None, options.embedding_vectors))
+    values |= _contents("--embedding-vectors", options.embedding_vectors)
     for name, option in options_of(TrainOptions).items():
         if name not in MAY_DIFFER and option.support is not Support.IGNORED:
             values[f"--{name}"] = shown(getattr(options, option.attribute))
@@ -47,9 +47,10 @@ def in_common(options: TrainOptions, updates: int | None) -> dict[str, str]:
 
 
 def _contents(name: str, paths: Iterable[str]) -> dict[str, str]:
-    """The fingerprints of files, by ``name`` and number, without their paths, which may differ."""
-    found = [Fingerprint.of(path) for path in paths]
+    """The fingerprints of files, by ``name`` and number, without their paths, which may differ. An empty path
+    is no file, but has a number."""
+    found = {number: Fingerprint.of(path) for number, path in enumerate(paths, 1) if path}
     return {
         f"{name} file {number}": "a stream" if size is None else f"{size} bytes (SHA-256 of the ends {ends})"
-        for number, (_, size, ends) in enumerate(found, 1)
+        for number, (_, size, ends) in found.items()
     }

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,11 @@ from nmt.files.metrics import load_metric, read_metric
 from nmt.models.metrics import MetricModel, metric_names
 from nmt.models.parts import Source
 from nmt.models.pooled import SentenceVectors
+from nmt.search import pooling
 from nmt.settings import OptionError
+from nmt.settings.metrics import EMBED, EmbedOptions
 from nmt.settings.model_options import model_options
+from nmt.text.parallel import ParallelTextError
 from nmt.text.vocabs.base import VocabError
 from tests.helpers.places import DATA, SHIPPED
 
@@ -182,6 +186,28 @@ def test_lines_that_do_not_fit_are_nan_and_the_others_stay() -> None:
     assert np.isfinite([*short.scores, *other.scores]).all() and not short.problem
     unlimited = Evaluator(model("comet-qe"), [VOCAB, VOCAB])
     assert unlimited.encoder.max_length == 64, "as many as there are positions"
+
+
+def test_texts_are_as_long_as_each_other_and_may_have_tabs() -> None:
+    evaluator = Evaluator(model("bleurt"), [VOCAB, VOCAB])
+    lines = evaluator.scores(["zwei\tdrei\tvier", "zwei"], ["drei"])
+    assert np.isfinite(next(lines).scores).all()
+    with pytest.raises(ParallelTextError, match="ends after 1 lines"):
+        list(lines)
+
+
+def test_python_calls_start_the_device_that_they_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(pooling.devices, "start", lambda *words: started.append(words))
+    monkeypatch.setattr(pooling.compilation_cache, "use", started.append)
+    plain, named = EmbedOptions(model=NUMBERS), {"cpu_threads": 2, "dim_emb": 9}
+    for given, more in ((NUMBERS, {}), (NUMBERS, named), (plain, {})):
+        pooling.started(EMBED, EmbedOptions, given, [VOCAB], {"compilation_cache": "none", **more})
+    default = plain.devices
+    assert started == ["none", "none", (2, default, 0), "none", (plain.cpu_threads, default, 0)]
+    assert len(caplog.messages) == 1 and "without --ignore-model-config: --dim-emb" in caplog.text
 
 
 @pytest.mark.slow

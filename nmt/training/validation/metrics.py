@@ -100,8 +100,7 @@ class Metric(ABC):
             return Record(record.best, record.stalled + 1)
         with np.errstate(over="ignore"):
             gain = np.abs(np.float32(record.best) - np.float32(value))
-        too_little = self.epsilon != 0 and gain < self.epsilon
-        return Record(value, record.stalled + 1 if too_little else 0)
+        return Record(value, record.stalled + 1 if gain < self.epsilon else 0)
 
 
 CROSS_ENTROPIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")

@@ -120,6 +120,11 @@ def test_models_of_no_source_and_of_two(kind: str) -> None:
     sources = [[3, 4, 9, 0], [2, 0]][: model.sources]
     report = check_model_gradients(model, [(*sources, [5, 6, 0])], float32=False)
     assert report.ok and {row.name for row in report.checks} == set(model.params)
+    graph = model.new_graph()
+    loss = cross_entropy_loss(graph, model, batch_of([(*sources, [5, 6, 0])]))
+    graph.forward()
+    sums = {"words": 3, "sentences": 1, "label_smoothing": 0.0}
+    assert report.facts == {**sums, "loss": pytest.approx(loss.scalar(), rel=1e-5)}
 
 
 def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
@@ -241,6 +246,8 @@ def test_gradients_that_are_not_finite_are_no_zeros(model: Model) -> None:
 def test_marians_layer_norm_is_found_wrong(model: Model) -> None:
     report = check_model_gradients(model, PAIRS, float32=False, rule_set="marian")
     assert not report.ok and report.checks[0].differences["float64"] > 1e-3
+    assert (report.facts["sentences"], report.facts["words"]) == (3, 10)
+    assert ", 3 sentences, 10 target words, " in report.title
     assert verdicts(report)["decoder_ff_logit_out_b"] == "ok", "no layer norm lies above the output layer"
 
 
@@ -326,7 +333,7 @@ def test_the_loss_is_recorded_in_the_type_of_the_graph(model: Model, kind: str) 
 def test_arguments_that_cannot_be(model: Model) -> None:
     with pytest.raises(ArgumentError, match="at least one sample"):
         check_model_gradients(model, [])
-    with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
+    with pytest.raises(ArgumentError, match="^expected a label smoothing from 0 to 1, got 2"):
         check_model_gradients(model, PAIRS, label_smoothing=2)
     with pytest.raises(ArgumentError, match="label_smoothing must be a number, got 'a' of type str"):
         check_model_gradients(model, PAIRS, label_smoothing="a")

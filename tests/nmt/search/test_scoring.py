@@ -13,7 +13,7 @@ import mgraph
 from nmt.files import create_model
 from nmt.models import Model
 from nmt.search import few_batches
-from nmt.search.few_batches import FEW_ROWS, MOST_LENGTHS, POSITIONS
+from nmt.search.few_batches import FEW_ROWS, MOST_LENGTHS, POSITIONS, FewBatches
 from nmt.search.scoring import Scoring, Streams, score
 from tests.helpers.small_models import TRANSFORMER
 
@@ -77,6 +77,36 @@ def test_a_smaller_program_is_made_when_padding_has_cost_as_much(
     monkeypatch.setattr(few_batches, "PROGRAM", 3 * (many - 1) * length)
     assert [next(plan.batches([20]))[1] for _ in range(5)] == [(many, length)] * 3 + [(1, length)] * 2
     assert next(plan.batches([20] * FEW_ROWS))[1] == (many, length), "what another size wasted is not counted"
+
+
+def test_the_smallest_program_that_is_large_enough_serves() -> None:
+    batches = FewBatches(64, 0, WORDS)
+    rows = [next(batches([20] * count))[1][0] for count in (FEW_ROWS, 64, 1, FEW_ROWS)]
+    assert rows == [FEW_ROWS, 64, FEW_ROWS, FEW_ROWS]
+
+
+def test_known_lengths_serve_until_a_new_one_saves_much() -> None:
+    at_once, later = FewBatches(64, 0, WORDS), FewBatches(64, 0, WORDS)
+    assert {length for _, (_, length) in at_once([20] + [9] * 4000)} == {16, 24}
+    assert {length for _, (_, length) in later([20])} == {24}
+    assert {length for _, (_, length) in later([9] * 4000)} == {24}
+
+
+def test_other_devices_have_no_limit_of_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shape() -> tuple[int, int]:
+        return next(FewBatches(64, 0, WORDS)([200] * 64))[1]
+
+    assert shape() == (8, 256)
+    monkeypatch.setattr(few_batches, "POSITIONS", {})
+    assert shape() == (64, 256)
+
+
+def test_the_longest_are_first_and_none_is_padded_more_than_needed() -> None:
+    batches, lengths = FewBatches(64, 0, WORDS), [16, 90, 9, 128] * 500
+    found = [(lengths[number], length) for numbers, (_, length) in batches(lengths) for number in numbers]
+    assert found == sorted(found, reverse=True)
+    assert {*found} == {(9, 16), (16, 16), (90, 128), (128, 128)}
+    assert list(FewBatches(64, 0, WORDS)([])) == []
 
 
 def test_few_sentences_have_few_rows(model: Model) -> None:

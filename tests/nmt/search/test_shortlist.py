@@ -70,6 +70,19 @@ def test_the_most_probable_words_are_kept() -> None:
     assert words_of(lexicon_of(TEXT, 100, 0)) == {}
 
 
+def test_without_limits_there_are_a_hundred_words(tmp_path: Path) -> None:
+    (tmp_path / "lex").write_text(TEXT)
+    found = load_shortlist([str(tmp_path / "lex")], Numbers(9), Numbers(40), size=40, shared=False).lexicon
+    assert {(each.first, each.best) for each in (found, lexicon_of(TEXT))} == {(100, 100)}
+    assert words_of(found) == words_of(lexicon_of(TEXT))
+
+
+def test_a_lexicon_may_be_empty(tmp_path: Path) -> None:
+    write_binary(tmp_path / "lex.bin", lexicon_of("", 3))
+    found = read_binary((tmp_path / "lex.bin").read_bytes(), "lex.bin", 200, PIECES)
+    assert words_of(found) == {} and found.first == 3 and len(found.offsets) == 10
+
+
 def test_of_repeated_pairs_the_last_counts_and_for_the_converter_the_highest() -> None:
     text = "7 2 0.5\n8 2 0.4\n7 2 0.1\n"
     assert words_of(lexicon_of(text, 0, 1)) == {2: [8]}
@@ -85,9 +98,10 @@ def test_of_repeated_pairs_the_last_counts_and_for_the_converter_the_highest() -
         (2, 40, False, [3, 0], [0, 1, *range(2, 8)]),
         (2, 40, False, [1, 2, 1], [0, 1, 2, 3, 4, 5, 20, 21]),
         (2, 40, True, [1, 30], [0, 1, 2, 3, 4, 5, 20, 30]),
+        (2, 40, False, [1, 30], [0, 1, 2, 3, 4, 5, 6, 20]),
         (0, 40, False, [1], [0, 1, 2, 3, 4, 5, 6, 20]),
         (21, 24, False, [2], [*range(24)]),
-        (100, 22, True, [2, 50], [*range(22)]),  # never more words than the vocabulary has
+        (100, 22, True, [2, 22, 50], [*range(22)]),  # never more words than the vocabulary has
         (2, 22, False, [2], [0, 1, 2, 3, 4, 5, 6, 21]),
     ],
 )
@@ -134,6 +148,9 @@ def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
         (None, b"", 2000, "expected 2320 bytes by its header, got 2000"),
         (50, b"\1", None, "checksum does not match"),
         (HEADER.size, b"\xff" * 8, None, "offsets are not in order"),
+        (HEADER.size + 8 * 100, b"\xff" * 8, None, "offsets are not in order"),
+        (HEADER.size + 8 * 200, b"\xa7", None, "offsets are not in order"),  # one beyond the last word
+        (32, bytes(16), HEADER.size, "offsets are not in order"),  # there are none
         (16, (2**63).to_bytes(8, "little"), None, "first 9223372036854775808 and the best 5 words"),
         (24, b"\xff" * 8, None, "first 20 and the best 18446744073709551615 words"),
         (2000, b"\xff\xff\0\0", None, "holds target word 65535, the model has 200"),
@@ -183,7 +200,8 @@ def test_wrong_texts_and_values_are_named(tmp_path, content, values, error, mess
 
 def test_other_binary_files_are_refused(tmp_path) -> None:
     path = tmp_path / "lex.bin"
-    kinds = {(1234567890).to_bytes(4, "little"): "Quicksand", b"7 2 0.5": "no shortlist of Marian's"}
+    quicksand = (1234567890).to_bytes(4, "little") + b"more"
+    kinds = {quicksand: "Quicksand", b"7 2 0.5": "no shortlist of Marian's"}
     for data, what in kinds.items():
         path.write_bytes(data)
         with pytest.raises(ShortlistError, match=what):
@@ -201,12 +219,12 @@ def test_a_text_is_read_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_there_is_always_a_candidate() -> None:
     lexicon = lexicon_of("7 2 0.5", 0, 1)
     assert Shortlist(lexicon, 40).candidates([2]).tolist() == [*range(7), 7]
-    assert Shortlist(lexicon, 40).candidates([3]).tolist() == [*range(8)], "the first words of the vocabulary"
+    assert Shortlist(lexicon, 40).candidates([30]).tolist() == [*range(8)], "the vocabulary's first words"
     assert Shortlist(lexicon, 5).candidates([3]).tolist() == [*range(5)]
 
 
 def test_words_of_the_file_that_the_model_lacks_are_unknown(tmp_path: Path) -> None:
-    path, text = tmp_path / "v.yml", "a c 0.6\nk c 0.4\n"
+    path, text = tmp_path / "v.yml", "a c 0.6\ng c 0.4\n"
     path.write_text("".join(f"{word}: {i}\n" for i, word in enumerate(["</s>", "<unk>", *"abcdefghijkl"])))
     whole, cut = load_vocab(path), load_vocab(path, dim=8)
     (tmp_path / "lex.txt").write_text(text)

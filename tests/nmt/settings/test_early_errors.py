@@ -7,12 +7,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from layers import UnsupportedOptionError
 from nmt import Scorer, Trainer, Translator, cli, load_model, numbers
 from nmt.files import export
 from nmt.settings import TRAIN, OptionError, require_folder, require_readable, require_writable
@@ -68,6 +70,7 @@ WRONG = {
     "train -m m.npz -t a.de dir": "dir: Is a directory (--train-sets)",
     f"{TEXTS} --valid-sets a.de no": "no: No such file or directory (--valid-sets)",
     f"{TEXTS} --valid-sets a.de dir": "dir: Is a directory (--valid-sets)",
+    f"{TEXTS} --valid-sets a.de no --valid-metrics valid-script bleu --valid-script-path true": "no: No such",
     f"{TEXTS} --guided-alignment no": "no: No such file or directory (--guided-alignment)",
     f"{TEXTS} --data-weighting no": "no: No such file or directory (--data-weighting)",
     f"{TEXTS} --pretrained-model no.npz": "no.npz: No such file or directory (--pretrained-model)",
@@ -80,6 +83,8 @@ WRONG = {
     "train -m m.npz -t a.de": "--train-sets: --type amun needs 2 files, sources first, then the target; got",
     f"{TEXTS} --type transfomer": "type: ",
     f"{TEXTS} --type transformer --transformer-heads 7": "transformer-heads: expected a divisor of dim-emb",
+    f"{TEXTS} --type transformer --tensor-parallel 3": "--tensor-parallel 3: expected a number that divides",
+    f"{TEXTS} --input-types sequence": "input-types: expected one for each of 2 streams, got sequence",
     f"{VALID} --valid-metrics blue": "unknown metric blue; did you mean bleu? (metrics: cross-entropy,",
     f"{VALID} --valid-metrics bleu bleu": "each metric may be given once",
     f"{VALID} --valid-metrics valid-script": "valid-script needs --valid-script-path",
@@ -110,6 +115,10 @@ WRONG = {
     f"{TEXTS} --custom-fallbacks '{{model: n.npz}}'": "--custom-fallbacks: --model cannot change while",
     f"{TEXTS} --custom-fallbacks '{{devices: [1]}}'": "--custom-fallbacks: --devices cannot change while",
     f"{TEXTS} --custom-fallbacks '{{quiet: true}}'": "--custom-fallbacks: --quiet cannot change while",
+    f"embed -m no.npz -v {VOCAB} -t a.de": "no.npz: No such file or directory (--model)",
+    f"embed -m {MODEL} -v no.spm -t a.de": "no.spm: No such file or directory (--vocabs)",
+    f"embed -m {MODEL} -v {VOCAB} -t a.de --precision int8": "float32, float16 or bfloat16 here, got int8",
+    f"evaluate -m {MODEL} -v {VOCAB} no.spm -t a.de a.en": "no.spm: No such file or directory (--vocabs)",
     f"{DECODE} -i no": "no: No such file or directory (--input)",
     f"{DECODE} -i dir": "dir: Is a directory (--input)",
     f"{DECODE} -i a.de -o no/out": "no/out: No such file or directory; there is no folder no (--output)",
@@ -278,7 +287,36 @@ def test_only_the_first_of_several_processes_must_be_able_to_write(monkeypatch: 
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     with pytest.raises(OptionError, match=r"--model m\.npz: the directory \. is not writable"):
         check_training(options)
+    with pytest.raises(OptionError, match=r"--model dir/m\.npz: the directory dir is not writable"):
+        check_training(replace(options, model="dir/m.npz"))
     check_training(options, first=False)
+
+
+@pytest.mark.usefixtures("folder")
+def test_options_of_a_model_that_goes_on_are_not_checked() -> None:
+    Path("m.npz").touch()
+    words = f"-m m.npz -t a.de a.en {PAIR} --type transformer --transformer-heads 7".split()
+    check_training(parse(TRAIN, words))
+    with pytest.raises(UnsupportedOptionError, match="transformer-heads: expected a divisor of dim-emb"):
+        check_training(parse(TRAIN, [*words, "--no-reload"]))
+
+
+@pytest.mark.usefixtures("folder")
+def test_texts_are_needed_also_if_there_are_vocabularies() -> None:
+    with pytest.raises(FileNotFoundError, match=r"\(--train-sets\): 'nosuch.en'"):
+        check_training(parse(TRAIN, f"-m m.npz -t a.de nosuch.en {PAIR}".split()))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_script_alone_needs_no_validation_set() -> None:
+    words = f"-m m.npz -t a.de a.en {PAIR} --valid-metrics valid-script --valid-script-path true".split()
+    check_training(parse(TRAIN, words))
+
+
+@pytest.mark.usefixtures("folder")
+def test_fields_of_tsv_are_no_files() -> None:
+    words = f"-m m.npz -t a.de --tsv --tsv-fields 3 --guided-alignment 2 {PAIR}".split()
+    check_training(parse(TRAIN, words))
 
 
 def test_nothing_is_started_by_looking(tmp_path: Path) -> None:
@@ -289,11 +327,12 @@ from nmt.runtime import devices
 from nmt.settings import TRAIN
 from nmt.settings.config import parse
 from nmt.training.setup import check_training
-check_training(parse(TRAIN, sys.argv[1:]))
+for more in "--lr-warmup 10", "--lr-schedule optax.constant_schedule --lr-schedule-params value=1":
+    check_training(parse(TRAIN, [*sys.argv[1:], *more.split()]))
 sys.exit(devices.started())
 """
     (tmp_path / "a").write_text("one\n")
-    words = "-t a a -v s.yml t.yml --valid-sets a a --cost-scaling --quantize-bits 8 --fp16 --lr-warmup 10"
+    words = "-t a a -v s.yml t.yml --valid-sets a a --cost-scaling --quantize-bits 8 --fp16"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command: Sequence[str] = [sys.executable, "-c", script, *words.split()]
     assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -219,10 +220,17 @@ def test_few_shapes_and_little_padding(words: int, shuffle: str, corpora: Any) -
     for _ in range(2):
         epoch(corpus)
         report = corpus.report()
-        assert (report.read, report.sentences) == (400, 400)
+        assert (report.read, report.sentences, report.fresh) == (400, 400, 0)
         assert len(report.shapes) <= (16 if words else 12)
         assert report.waste < (0.2 if words else 0.15)
         assert report.padded == sum(rows * sum(rest) * n for (rows, *rest), n in report.shapes.items())
+
+
+@pytest.mark.parametrize("shuffle", ["data", "none"])
+def test_a_small_corpus_has_few_shapes_if_programs_cost_much(shuffle: str, corpora: Any) -> None:
+    many, few = (corpora(shuffle=shuffle, maxi_batch=20, program=program) for program in (0, 20_000))
+    assert epoch(many) and epoch(few)
+    assert len(many.report().shapes) > 2 * len(few.report().shapes)
 
 
 @pytest.mark.parametrize("layout", [PADDED, PackedLayout(), PackedLayout(2)], ids=["padded", "1", "2"])
@@ -251,6 +259,18 @@ def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
         assert list(corpus) == []
     with closing(Corpus(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
+        assert list(corpus) == []
+
+
+def test_what_was_prepared_is_left_when_a_stop_is_asked_for(vocab: Vocab) -> None:
+    stop, late = threading.Event(), time.monotonic() + 30
+    with closing(Corpus(DEFAULTS, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
+        assert corpus.ready, "nothing is prepared, so there is nothing to wait for"
+        corpus.begin_epoch()
+        while not corpus.ready and time.monotonic() < late:
+            time.sleep(0.01)
+        assert corpus.ready
+        stop.set()
         assert list(corpus) == []
 
 

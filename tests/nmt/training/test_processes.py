@@ -130,9 +130,11 @@ def test_what_all_must_have_in_common(tmp_path: Path) -> None:
 
     assert set(options_of(TRAIN.made)) >= MAY_DIFFER
     own = {"model": "other.npz", "process_id": 1, "cpu_threads": 3, "tempdir": str(tmp_path), "seed": 7}
-    assert differing(options("two", **own)) == []
+    assert differing(options("two", **own, sync_freq="9u")) == [], "nor does what is ignored count"
     assert differing(options("two", learn_rate=0.5, clip_norm=0)) == ["--clip-norm", "--learn-rate"]
     assert differing(options("two"), 7) == ["the checkpoint"]
+    said = [in_common(options("two"), updates)["the checkpoint"] for updates in (None, 7)]
+    assert said == ["missing", "after 7 updates"]
     changed = options("two")
     Path(changed.train_sets[1]).write_text("c\n")
     Path(changed.vocabs[0]).write_text("c\n")
@@ -143,3 +145,13 @@ def test_what_all_must_have_in_common(tmp_path: Path) -> None:
         "the checkpoint",
         "the model to start from file 1",
     ]
+    assert differing(replace(options("two"), pretrained_model=str(start))) == [
+        "the model to start from file 1"
+    ]
+    vectors = [
+        in_common(replace(options("two"), embedding_vectors=paths), None)
+        for paths in ((str(start), ""), ("", str(start)))
+    ]
+    assert vectors[0]["--embedding-vectors file 1"].startswith("10 bytes (SHA-256 of the ends ")
+    assert vectors[0]["--embedding-vectors file 1"] == vectors[1]["--embedding-vectors file 2"]
+    assert vectors[0] != vectors[1], "vectors of the source are none of the target"

@@ -193,6 +193,12 @@ def test_dropouts_and_depth_scaling() -> None:
     np.testing.assert_array_equal(scaled.params["decoder_l1_ffn_W1"], first.params["decoder_l1_ffn_W1"])
 
 
+def test_a_factored_vocabulary_has_rows_of_factors() -> None:
+    vocabs = (str(places.DATA / "factored" / "source.fsv"), str(DATA / "target.yml"))
+    params = new_model(values(vocabs=vocabs), (107, 8), 1).params
+    assert [params[f"{side}_Wemb"].shape for side in ("encoder", "decoder")] == [(23, 4), (8, 4)]
+
+
 def test_models_that_there_are_not() -> None:
     with pytest.raises(UnsupportedOptionError, match="dim-vocabs: expected the sizes of 2 vocabularies"):
         new_model(values(), (8,), 1)
@@ -216,6 +222,9 @@ def test_a_pretrained_model_gives_what_it_has(folder: Path, caplog: pytest.LogCa
     caplog.clear()
     new_model(values(type="lm", train_sets=TEXTS[1:], pretrained_model="whole.npz"), (8,), 1)
     assert "parameters not used: decoder_U_att, " in caplog.text
+    caplog.clear()
+    new_model(values(pretrained_model="whole.npz"), (8, 8), 1)
+    assert not caplog.records, "nothing is drawn, and nothing not used"
 
 
 # -- word vectors
@@ -237,6 +246,11 @@ def test_words_without_a_vector_are_drawn(folder: Path) -> None:
     np.testing.assert_array_equal(table[[4, 0]], np.array([[1, 2, 3], [0.5, -0.01, 0]], np.float32))
     assert abs(table[5:].std() - np.sqrt(2 / 503)) < 3e-3
     np.testing.assert_array_equal(table, read_vectors("v", (500, 3), seed=2))
+    (folder / "v").write_text("1 4\n0 1 2 3 4\n")
+    models = [new_model(values(embedding_vectors=("v", "")), (8, 8), seed).params for seed in (1, 1, 2)]
+    first, again, other = (params["encoder_Wemb"] for params in models)
+    np.testing.assert_array_equal(first, again)
+    assert (first[0] == other[0]).all() and (first[1:] != other[1:]).any()
 
 
 def test_tables_that_streams_share(folder: Path) -> None:
@@ -274,11 +288,14 @@ def test_files_that_are_no_word_vectors(folder: Path, text: str, message: str) -
 
 def test_the_options_of_the_model_count(caplog: pytest.LogCaptureFixture) -> None:
     model = load_model(DATA / "lm-adam" / "model.npz")
-    given = values(type="lm", train_sets=TEXTS[1:], dim_rnn=16, skip=True, dropout_rnn=0.5)
+    other = {"dim_rnn": 16, "dec_depth": 2, "layer_normalization": True, "skip": True}
+    given = values(type="lm", train_sets=TEXTS[1:], dropout_rnn=0.5, **other)
     train = with_model_options(given, model.options, "m.npz")
     assert (train.dim_rnn, train.dim_vocabs, train.skip) == (4, (8,), False)
     assert train.dropout_rnn == 0.5
-    assert caplog.messages == ["m.npz overrides these options: dim-rnn: 4, skip: false"]
+    assert with_model_options(train, model.options, "m.npz") == train
+    said = "dec-depth: 1, dim-rnn: 4, layer-normalization: false, skip: false"
+    assert caplog.messages == [f"m.npz overrides these options: {said}"]
     params = {name: np.asarray(value) for name, value in model.params.items()}
     fresh = Moments(TrainOptions(optimizer="sgd")).fresh(params)
     found = Checkpoint(model.options, fresh, TrainingState(0.1))

@@ -289,10 +289,9 @@ def test_an_epoch_without_decay_resets_no_optimizer() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["epoch", "batches", "stalled"])
-def test_nothing_decays_by_default(strategy: str) -> None:
-    training = scheduler(
-        f"--lr-decay-strategy {strategy} --lr-decay-start 1 --lr-decay-freq 1 --learn-rate 1"
-    )
+@pytest.mark.parametrize("decay", ["--lr-decay-start 1", "--lr-decay 0.5 --lr-decay-start 0"])
+def test_nothing_decays_by_default_or_with_a_start_of_zero(strategy: str, decay: str) -> None:
+    training = scheduler(f"--lr-decay-strategy {strategy} {decay} --lr-decay-freq 1 --learn-rate 1")
     training.update(result())
     training.new_stalled(1)
     training.new_epoch()
@@ -437,6 +436,23 @@ def test_errors_name_the_option(words: str, message: str) -> None:
 def test_decays_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         LearningRate(TrainOptions(learn_rate=0.1, lr_decay=0.5, **arguments))
+
+
+def test_a_root_from_the_beginning_needs_no_unit() -> None:
+    for start in "0", "0t":
+        state = TrainingState(eta=0.0, labels_total=300)
+        LearningRate(TrainOptions(learn_rate=1.0, lr_decay_inv_sqrt=("100t", start))).set(state)
+        assert state.eta == 0.5
+    with pytest.raises(OptionError, match="expected one or two numbers with units, got 0"):
+        LearningRate(TrainOptions(lr_decay_inv_sqrt=()))
+
+
+def test_decays_from_the_first_update_on() -> None:
+    words = "--lr-decay 0.5 --lr-decay-strategy batches --lr-decay-start 1 --lr-decay-freq 1 --learn-rate 1"
+    training = scheduler(words)
+    for rate in 0.5, 0.25:
+        training.update(result())
+        assert training.learn_rate == rate
 
 
 def test_the_unit_of_a_warmup_under_way_stays() -> None:

@@ -24,7 +24,15 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import bleu, metrics
 from nmt.training.validation.bleu import NGramCounts
 from nmt.training.validation.evaluation import Cost, Evaluation, is_logged
-from nmt.training.validation.metrics import CrossEntropy, Metric, OutputName, Record, Script
+from nmt.training.validation.metrics import (
+    CrossEntropy,
+    Metric,
+    OutputName,
+    Record,
+    Script,
+    ScriptMetric,
+    TranslationMetric,
+)
 from nmt.training.validation.validation import metrics_of
 from tests.helpers import places
 
@@ -127,6 +135,8 @@ def test_an_improvement_must_reach_epsilon() -> None:
     assert metric.next_record(metric.start, 0.0) == Record(0.0)
     assert metric.next_record(Record(3.0, 2), 3.0000002) == Record(3.0000002)
     assert metric.next_record(Record(3.0), 2.9) == Record(3.0, 1)
+    for each in metric, Lower("ce-sum"):
+        assert not each.improves(Record(3.0), 3.0) and each.next_record(Record(3.0), 3.0) == Record(3.0, 1)
     assert Record.of(Record(0.1, 7).entry) == Record(float(np.float32(0.1)), 7)
 
 
@@ -172,6 +182,21 @@ def test_scripts_are_lines_of_the_shell(
     assert not caplog.records
 
 
+def test_a_script_reads_nothing_of_the_training_text() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"5\n")
+    os.close(writer)
+    own = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        assert Script("cat; echo 3").run() == 3.0
+        assert os.read(0, 9) == b"5\n"
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reader)
+
+
 def test_scripts_that_fail_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert Script("echo 'BLEU = 12'; exit 3").run() == 0.0
     assert [record.getMessage() for record in caplog.records] == [
@@ -193,6 +218,37 @@ def test_scripts_are_ended_when_a_stop_is_asked_for(script: str, monkeypatch: py
     with pytest.raises(Stopped):
         Script(script).run(stopped=lambda: time.monotonic() > began + 0.3)
     assert time.monotonic() < began + 30
+
+
+def test_a_script_has_time_to_end(tmp_path: Path) -> None:
+    ready, done = tmp_path / "ready", tmp_path / "done"
+    ending = f"trap 'echo > {done}; exit' TERM; echo > {ready}; while true; do sleep 0.05; done"
+    with pytest.raises(Stopped):
+        Script(ending).run(stopped=ready.exists)
+    assert done.exists()
+
+
+def test_scripts_of_metrics_are_ended_too(tmp_path: Path) -> None:
+    class Stopping:
+        def stopped(self) -> bool:
+            return True
+
+        def save_dev(self) -> None:
+            """There is no model."""
+
+        def write(self, path: str, *, n_best: bool) -> None:
+            """There are no translations."""
+
+    script = Script("echo 1")
+    judges: list[Metric] = [
+        ScriptMetric("valid-script", 0.0, script),
+        TranslationMetric("translation", 0.0, script, OutputName(""), str(tmp_path)),
+        TranslationMetric("translation", 0.0, script, OutputName(str(tmp_path / "out")), ""),
+    ]
+    for judge in judges:
+        with pytest.raises(Stopped):
+            judge.measure(Stopping(), TrainingState(eta=0.0))  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_script_has_started_ends_with_it(tmp_path: Path) -> None:
@@ -231,12 +287,22 @@ def test_names_of_output_files() -> None:
         ({"valid_metrics": ("valid-script",)}, "valid-script needs --valid-script-path"),
         ({"valid_translation_output": "{x}"}, "--valid-translation-output"),
         ({"valid_translation_output": "nowhere/{U}"}, "directory nowhere does not exist"),
+        ({"valid_metrics": ("translation",), "tempdir": "nowhere"}, "--tempdir nowhere: there is no such"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     vocab = load_vocab(DATA / "target.yml")
     with pytest.raises(OptionError, match=message):
         metrics_of(TrainOptions(**options), vocab)
+
+
+def test_a_folder_that_is_not_used_need_not_exist() -> None:
+    vocab = load_vocab(DATA / "target.yml")
+    for more in {"valid_metrics": ("chrf",)}, {"valid_translation_output": "{U}"}:
+        (one,) = metrics_of(
+            TrainOptions(**{"valid_metrics": ("translation",), "tempdir": "nowhere", **more}), vocab
+        )
+        assert one.kind in ("chrf", "translation")
 
 
 def test_each_metric_has_its_epsilon() -> None:

@@ -16,14 +16,16 @@ import yaml
 
 from mgraph import clear_programs, compile_stats
 from nmt.files.loading import read_parameters
+from nmt.models import Model
 from nmt.runtime.log import logging_as
+from nmt.search.scoring import Scoring
 from nmt.settings import OptionError, TrainOptions
 from nmt.text.background import Stopped
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import Sentence
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.schedule.state import TrainingState
-from nmt.training.validation import Validation
+from nmt.training.validation import Validation, evaluation
 from nmt.training.validation.evaluation import Evaluation, ValidationSet, ValidationSetError
 from nmt.training.validation.metrics import Metric, Record
 from tests.helpers import places
@@ -118,10 +120,19 @@ def test_the_log_is_marians(caplog: pytest.LogCaptureFixture) -> None:
     assert sorted(ours) == sorted(said[: end + 1])
 
 
-def test_batches_change_nothing() -> None:
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Recorded(Scoring):
+        def __init__(self, model: Model, *, mini_batch: int, **options: Any) -> None:
+            sizes.append(mini_batch)
+            super().__init__(model, mini_batch=mini_batch, **options)
+
+    monkeypatch.setattr(evaluation, "Scoring", Recorded)
     once, _ = run("words", WORDS, valid_metrics=("ce-sum",))
     again, _ = run("words", WORDS, valid_metrics=("ce-sum",), valid_mini_batch=5)
     assert again["ce-sum"] == pytest.approx(once["ce-sum"], rel=1e-6)
+    assert sizes == [32, 5]
 
 
 def test_the_first_validation_compiles_few_programs() -> None:
@@ -163,10 +174,15 @@ def test_translations_are_written(tmp_path: Path) -> None:
     )
 
 
-def test_lists_of_translations_are_for_scripts_alone(tmp_path: Path) -> None:
+def test_lists_of_translations_are_for_scripts_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     output = tmp_path / "output.txt"
     options = {"n_best": True, "beam_size": 3, "valid_translation_output": str(output)}
-    run("words", WORDS, valid_metrics=("translation",), **options)
+    with caplog.at_level(logging.INFO, "nmt"):
+        run("words", WORDS, valid_metrics=("translation",), quiet_translation=True, **options)
+    assert all("[valid]" in line for line in log_of(caplog)), "it was asked to be quiet"
+    assert "Total translation time" not in caplog.text
     entries = output.read_text().splitlines()
     assert len(entries) == 3 * 16
     assert re.fullmatch(
@@ -257,6 +273,21 @@ def test_stalled_validations_are_counted_as_marian_counts(caplog: pytest.LogCapt
     assert best.count("ce-mean-words") == improvements > 10
 
 
+def test_a_value_beyond_float32_is_infinite_and_the_best_is_kept_on_request() -> None:
+    options, params = read_parameters(DATA / "words.npz")
+    vocabs = load_vocabs([str(DATA / name) for name in WORDS], options.dim_vocabs)
+    for keeps in (False, True):
+        best: list[str] = []
+        metrics = [Given("perplexity", 0.0, (1e300, 2.0), True)]
+        found = Validation(TrainOptions(keep_best=keeps), options, vocabs, metrics, ValidationSet((), 1))
+        state = TrainingState(eta=0.0)
+        found.register(state)
+        assert found.run(params, state, save_best=best.append, save_dev=lambda: None) == 1
+        assert found.latest == {"perplexity": np.inf}
+        assert found.run(params, state, save_best=best.append, save_dev=lambda: None) == 0
+        assert best == ["perplexity"] * keeps
+
+
 @pytest.mark.parametrize(("which", "expected"), [("first", 2), ("all", 1), ("any", 5)])
 def test_whose_stalled_validations_count(which: str, expected: int) -> None:
     found, _ = validation("words", WORDS, valid_metrics=("ce-sum", "bleu", "chrf"), early_stopping_on=which)
@@ -279,22 +310,22 @@ def test_whose_stalled_validations_count(which: str, expected: int) -> None:
 def test_what_a_resumed_training_remembers(reset: dict[str, bool], expected: dict[str, float]) -> None:
     found, _ = validation("words", WORDS, valid_metrics=("ce-sum", "chrf"), **reset)
     assert found is not None
-    state = TrainingState(eta=0.0, stalled=4, stalled_max=6, validator="ce-sum")
+    state = TrainingState(eta=0.0, stalled=4, stalled_max=6, validator="bleu")
     state.validators = {"ce-sum": {"last-best": 3.5, "stalled": 4}, "bleu": {"last-best": 1.0, "stalled": 1}}
     found.register(state)
-    assert state.validators["ce-sum"] == expected
+    assert state.validators["ce-sum"] == expected and state.validator == "bleu"
     assert state.validators["chrf"] == {"last-best": -float(np.finfo(np.float32).max), "stalled": 0}
     assert state.validators["bleu"] == {"last-best": 1.0, "stalled": 1}
     assert (state.stalled, state.stalled_max) == ((0, 0) if reset else (4, 6))
 
 
 def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It gets only the words in the options, and finds the model where it was saved."""
+    """It gets only the words in the options, finds the model where it was saved, and needs no set."""
     (tmp_path / "score.sh").write_text('echo "$(cat "$1") and more"; echo 9\n')
     found, params = validation(
         "words",
         WORDS,
-        valid_sets=SETS,
+        valid_sets=(),
         valid_metrics=("valid-script",),
         valid_script_path=f"sh {tmp_path}/score.sh",
         valid_script_args=(str(tmp_path / "model"),),
@@ -310,7 +341,7 @@ def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 def test_a_script_judges_translations(tmp_path: Path) -> None:
-    (tmp_path / "count.sh").write_text('echo $#; grep -c Katzen "$2" > "$1"\n')
+    (tmp_path / "count.sh").write_text('echo $#; (grep -c Katzen "$2"; dirname "$2") > "$1"\n')
     values, _ = run(
         "words",
         WORDS,
@@ -321,7 +352,7 @@ def test_a_script_judges_translations(tmp_path: Path) -> None:
         tempdir=str(tmp_path),
     )
     assert values == {"translation": 2.0}
-    assert (tmp_path / "cats").read_text() == "2\n"
+    assert (tmp_path / "cats").read_text() == f"2\n{tmp_path}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cats", "count.sh"]
 
 
@@ -375,5 +406,7 @@ def test_a_line_with_too_many_fields_is_named(tmp_path: Path, caplog: pytest.Log
     with pytest.raises(ValidationSetError, match=r"set\.tsv, line 2: 3 fields separated by tabs, 2 are"):
         ValidationSet.read(TrainOptions(valid_sets=(str(tmp_path / "set.tsv"),), tsv=True), vocabs)
     assert len(caplog.records) == 1, "the rest is not read"
+    with pytest.raises(OptionError, match="one file with --tsv is needed, got 2"):
+        ValidationSet.read(TrainOptions(valid_sets=("a", "b"), tsv=True), vocabs)
     with pytest.raises(OptionError, match="files are needed, got stdin"):
         ValidationSet.read(TrainOptions(valid_sets=("stdin",), tsv=True), vocabs)
