@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph import ArgumentError, MGraphError, Node, ShapeError, inits
+from mgraph.arrays import text
 from mgraph.inits import Initializer
 from mgraph.leaves import check_initializer
 from mgraph.ops.operands import node
@@ -66,8 +67,10 @@ class Layer(ABC):  # noqa: B024
 
         init: an initializer of ``mgraph.inits``. fixed: whether training leaves it alone. contracted: see
         ``Parameter``. The parameter's node in a graph is ``parameter.on(graph)``. ``ShapeError`` for sizes
-        that are not positive ints, ``ArgumentError`` if ``init`` is no initializer.
+        that are not positive ints, ``ArgumentError`` if ``init`` is no initializer or the name is not a
+        string.
         """
+        name = text("the name of a parameter", name)
         shape = size(f"rows of {name!r}", rows), size(f"columns of {name!r}", columns)
         init = inits.glorot_uniform() if init is None else check_initializer(init)
         return Parameter(name, shape, init, type(self).__name__, fixed, contracted)

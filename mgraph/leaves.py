@@ -141,7 +141,7 @@ class ParamNode(Node):
         checked = check_initializer(init)
         trainable = type_.is_float and not fixed
         node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
-        node.name = name
+        Node.set_name(node, name)  # a parameter's own refuses another name
         node._owner, node._seed = weakref.ref(graph), graph.seed
         node._init, node._value, node._seen = checked, None, True
         return node
@@ -291,9 +291,13 @@ class Parameters(Mapping[str, ParamNode]):
         return self._nodes.values()
 
     def add(self, node: ParamNode) -> None:
-        """Add a parameter under its name; ``ArgumentError`` for anything else."""
+        """Add a parameter of the graph under its name; ``ArgumentError`` for anything else."""
         if not isinstance(node, ParamNode):
             raise ArgumentError(f"expected a parameter, from graph.param, got {described(node)}{here()}")
+        if node.graph.params() is not self:
+            raise ArgumentError(
+                f"parameter {node.name!r} belongs to another graph; copy_params copies its value{here()}"
+            )
         self._nodes[node.name] = node
 
     @contextmanager

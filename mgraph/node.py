@@ -143,8 +143,6 @@ class Node(metaclass=NodeMeta):
     """Marian's friendly name of the operation."""
     color: ClassVar[str] = "orange"
     form: ClassVar[str] = "box"
-    name: str = "none"
-    """The name given by the user or, for a parameter, its name in the model; ``"none"`` without one."""
     debug_message: str | None = None
     is_checkpoint: bool = False
     absorbed_by: str | None = None
@@ -336,6 +334,17 @@ class Node(metaclass=NodeMeta):
         return self._first_spec().type
 
     @property
+    def name(self) -> str:
+        """The name given by the user or, for a parameter, its name in the model; ``"none"`` without one.
+        Assigning to it calls ``set_name``."""
+        found: str = self.__dict__.get("name", "none")
+        return found
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.set_name(name)
+
+    @property
     def trainable(self) -> bool:
         """Whether gradients flow into this node. Assigning to it calls ``set_trainable``."""
         return self._trainable
@@ -429,15 +438,17 @@ class Node(metaclass=NodeMeta):
     def set_name(self, name: str) -> Node:
         """Give the node a name for pictures and messages; returns the node. ``ArgumentError`` if the name is
         not a string, ``GraphError`` if it would rename a parameter."""
-        self.name = text("the name of a node", name)
+        self.__dict__["name"] = text("the name of a node", name)
         return self
 
     def debug(self, message: str = "") -> Node:
         """Print value and gradient of this node in Marian's layout whenever ``graph.forward()``,
         ``backward()`` or ``backprop()`` computes them. A ``graph.function`` prints nothing.
 
-        ``GraphError`` inside a loop's body, where a node has a value per step.
+        ``GraphError`` inside a loop's body, where a node has a value per step; ``ArgumentError`` if the
+        message is not a string.
         """
+        message = text("the message of debug", message)
         tape = self._outer_tape("print; return it from the body and debug the loop's result")
         if self.debug_message is None:
             tape.debugged.append(self)

@@ -152,6 +152,7 @@ class GraphParameters(GraphSettings):
         ``ShapeError`` or ``ElementTypeError`` if the value of an existing parameter does not fit, before
         anything changes.
         """
+        mark_reloaded = flag("load", "mark_reloaded", mark_reloaded)
         values, model_yml = load_parameters(source, self._element_type)
         self._take({self._full_name(name): value for name, value in values.items()})
         self.model_yml = model_yml

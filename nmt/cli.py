@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, MutableMapping, Sequence
 from types import FrameType
+from typing import NoReturn
 
 FAILED = 1
 INTERRUPTED = 130  # the code that a shell reports for a program ended by SIGINT
@@ -40,11 +43,33 @@ def process() -> int:
     return code
 
 
+class _ClosedOutput(io.TextIOBase):
+    """In place of a closed standard output, for which Python has None, and discards what is printed."""
+
+    def write(self, text: str, /) -> int:
+        if text:
+            raise _closed()
+        return 0
+
+    @property
+    def buffer(self) -> NoReturn:
+        raise _closed()
+
+    def fileno(self) -> int:
+        return 1
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, "it is closed", "standard output")
+
+
 def _fill_closed_streams() -> None:
     """Open the null device in place of closed standard streams (``2>&-``): a file opened later would get the
     number of such a stream, and C code would print into it. Messages for a closed standard error are
-    discarded."""
+    discarded; printing to a closed standard output is an error."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        if number == 1:
+            sys.stdout = _ClosedOutput()
         if number == 2:
             sys.stderr = os.fdopen(number, "w", closefd=False)
     os.close(number)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.extend.core.primitives import broadcast_in_dim_p
 
 from .. import inits
-from ..arrays import refuse_traced
+from ..arrays import described, refuse_traced
 from ..errors import ElementTypeError
 from ..graph import ExpressionGraph
 from ..node import Node
@@ -158,6 +159,11 @@ class Walk:
         known: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
         for held in consts:
             refuse_traced("from_jax of a function that closes over a value", held)
+            if jnp.issubdtype(held.dtype, jax.dtypes.prng_key):
+                raise UnsupportedPrimitiveError(
+                    f"from_jax: the function closes over a random key, {described(held)}, which has no "
+                    f"meaning in a graph{here()}"
+                )
         known.update(zip(jaxpr.constvars, [np.asarray(c) for c in consts], strict=True))
 
         def read(atom: Any) -> Any:

@@ -9,9 +9,11 @@ import jax
 import numpy as np
 
 from ..arrays import described
+from ..errors import GraphError, first_line
 from ..graph import ExpressionGraph
+from ..names import with_article
 from ..node import Node
-from ..places import here
+from ..places import here, place
 from ..specs import is_real, is_wide
 from ..tape import Tape
 from .calls import WideCalls
@@ -35,7 +37,8 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     float64. If the function does not take float64, a gradient check raises ``BridgeError``.
 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
-    collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node.
+    collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node, and for a
+    result that is not an array; ``GraphError`` for a node of another graph.
     """
     return translated(graph, function, nodes, RULES)
 
@@ -57,12 +60,24 @@ def translated(
                 f"functools.partial{here()}"
             )
     leaves = [leaf.current() for leaf in leaves]
+    for leaf in leaves:
+        if leaf.graph is not graph:
+            raise GraphError(
+                f"from_jax: {with_article(leaf.type)} node of {leaf.spec!r}, made at {place(leaf.where)}, "
+                f"belongs to another graph{here()}"
+            )
     is_wide_trace = any(is_wide(leaf.spec) for leaf in leaves)
 
     def traced(wide: bool) -> Any:
         structs = [_widened(leaf.spec.struct) if wide else leaf.spec.struct for leaf in leaves]
         with jax.enable_x64(wide or is_wide_trace):
-            return jax.make_jaxpr(function, return_shape=True)(*jax.tree.unflatten(form, structs))
+            try:
+                return jax.make_jaxpr(function, return_shape=True)(*jax.tree.unflatten(form, structs))
+            except TypeError as e:
+                if "returned a value of type" not in str(e):
+                    raise
+                problem = f"from_jax: expected a function that returns arrays, {first_line(e)}{here()}"
+                raise BridgeError(problem) from None
 
     closed, shapes = traced(wide=False)
     wide_calls = WideCalls(closed, None if is_wide_trace else lambda: traced(wide=True)[0])

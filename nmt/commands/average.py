@@ -44,7 +44,7 @@ COMMAND = Command(
     AverageOptions,
     examples=(
         ("mgraph average -m model.iter{8000,9000,10000}.npz -o model.avg.npz", "the mean of three"),
-        ("mgraph average -m model.iter*.npz --smoothing 0.3", "later ones count more"),
+        ("mgraph average -m model.iter*.npz --smoothing 0.3", "later updates count more"),
         (
             "mgraph average -m model.iter*.npz --best 4 --metric chrf --valid-log valid.log",
             "the four with the best chrF",

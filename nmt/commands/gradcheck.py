@@ -23,7 +23,7 @@ from nmt.settings import (
 )
 from nmt.settings.model_options import described_model
 from nmt.settings.sections import DescribedModel, Devices, Logging
-from nmt.text.lines import open_input
+from nmt.text.lines import STANDARD_OUTPUT, open_input
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,8 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
         raise OptionError(f"--html cannot go with {others[0]}")
     if options.quick and others and not options.compiled:
         raise OptionError(f"--quick cannot go with {others[0]}")
+    if options.html in STANDARD_OUTPUT:
+        raise OptionError(f"--html: a file is needed, got {options.html}, where the report is printed")
     require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:

@@ -99,8 +99,7 @@ def _check(options: ShortlistOptions) -> None:
         require_distinct(inputs, path, f"--{name}")
         require_writable(f"--{name}", path)
         if path:
-            text = name != "dump-shortlist"  # the binary table goes into a file, whatever its name
-            place = "stdout" if text and path in STANDARD_OUTPUT else os.path.realpath(path)
+            place = "stdout" if path in STANDARD_OUTPUT else os.path.realpath(path)
             other = written.setdefault(place, name)
             if other != name:
                 raise OptionError(f"--{name}: {path} is also written by --{other}")

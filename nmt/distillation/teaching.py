@@ -74,8 +74,8 @@ def translate(
     """Write to ``target`` a translation of each line of ``source``; continues where an earlier run stopped.
 
     choose: ``best``, or the metric by which ``nearest`` chooses among the translations of the beam.
-    stopped: called after each line; StoppedError if it returns True. ParallelTextError if there are fewer
-    references than lines.
+    stopped: called after each line; StoppedError if it returns True. ParallelTextError if there are fewer or
+    more references than lines.
     """
     part = target.with_name(f"{target.name}.part")
     done = whole_lines(part)
@@ -105,6 +105,8 @@ def translate(
             progress.add()
             if stopped():
                 raise StoppedError(f"stopped after line {translation.line + 1} of {source}")
+        if given is not None and next(given, None) is not None:
+            raise ParallelTextError(f"{references} goes on after {progress.lines} lines, {source} ends")
     os.replace(part, target)
 
 
@@ -122,9 +124,10 @@ def whole_lines(path: Path) -> int:
 
 
 def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Path]:
-    """Write the pairs in which neither side is empty; returns the paths of both sides."""
+    """Write the pairs in which neither side is empty; returns the paths of both sides. ParallelTextError if
+    there are none."""
     sides = folder / "corpus.source", folder / "corpus.target"
-    left = 0
+    left = kept = 0
     with ExitStack() as files:
         lines = read_lines(files.enter_context(open_input(source)))
         found = read_lines(files.enter_context(open(translated, "rb")))
@@ -133,8 +136,11 @@ def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Pat
             if not all(text.strip() for text in pair):
                 left += 1
                 continue
+            kept += 1
             for output, text in zip(outputs, pair, strict=True):
                 output.write(text + b"\n")
+    if not kept:
+        raise ParallelTextError(f"{source}: no line has a translation, so there is nothing to learn from")
     if left:
         logger.info("[distill] %d lines without a word or a translation are left out", left)
     return sides
@@ -147,6 +153,11 @@ class _Progress:
         self._done, self._new, self._began = done, 0, time.perf_counter()
         self._next = REPORTED
 
+    @property
+    def lines(self) -> int:
+        """How many lines are translated."""
+        return self._done + self._new
+
     def add(self) -> None:
         self._new += 1
         seconds = time.perf_counter() - self._began
@@ -154,6 +165,6 @@ class _Progress:
             self._next = seconds + REPORTED
             logger.info(
                 "[distill] %d lines are translated, %.1f a second",
-                self._done + self._new,
+                self.lines,
                 self._new / seconds,
             )

@@ -45,9 +45,12 @@ def translate_documents(
         (Marian's ``--separator-symbol``, ``[eos]``). most_words: the most words of a line, or pieces of the
         vocabulary, ``</s>`` included; 0 for the translator's ``max_length``.
 
-    Raises OptionError for a separator that a vocabulary does not have or splits, a model with several
-    sources, and ``most_words`` below 0; ArgumentError for a document that is not split into sentences.
+    Raises OptionError for what is no translator, a separator that a vocabulary does not have or splits, a
+    model with several sources, and ``most_words`` below 0; ArgumentError for a document that is not split
+    into sentences.
     """
+    if not isinstance(translator, Translator):
+        raise OptionError(f"translator must be a Translator, got {translator!r:.80}")
     whole_number("most_words", most_words)
     if len(translator.names) != 1:
         raise OptionError(f"documents have one text, the models need {', '.join(translator.names)}")

@@ -216,18 +216,22 @@ class Scorer(MadeFromOptions):
         rows.check()
 
     def value(self, result: Score) -> float:
-        """``result`` as one number: the log-probability, per word if ``normalize`` is set."""
+        """``result`` as one number: the log-probability, per word if ``normalize`` is set; OptionError for
+        anything but a result of ``scores``."""
+        if not isinstance(result, Score):
+            raise OptionError(f"result must be a Score, from scores(...), got {result!r:.80}")
         divide = self.options.normalize and result.word_scores
         return result.log_prob / len(result.word_scores) if divide else result.log_prob
 
     def format(self, result: Score) -> str:
-        """The text that ``mgraph score`` prints for a score, in Marian's format."""
+        """The text that ``mgraph score`` prints for a score, in Marian's format; OptionError as in
+        ``value``."""
+        value = self.value(result)
         fields = []
         if self.alignment is not None and result.attention is not None:
             fields.append(alignment_field(self.alignment, result.attention.tolist()))
         if self.options.word_scores and result.word_scores:
             fields.append(word_scores_field(result.word_scores))
-        value = self.value(result)
         if self.options.n_best:
             return with_feature(result.entry, f"{self.options.n_best_feature}= {significant(value)}", fields)
         return score_line(value, fields)

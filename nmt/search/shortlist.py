@@ -14,8 +14,9 @@ import numpy as np
 
 from mgraph import MGraphError
 from mgraph.files.items import replacing
+from mgraph.files.paths import path_text
 from nmt.settings import OptionError
-from nmt.text.lines import read_whole
+from nmt.text.lines import STANDARD_OUTPUT, open_output, read_whole
 from nmt.text.vocabs.base import Vocab
 
 MAGIC = 0xF11A48D5013417F5
@@ -273,11 +274,13 @@ def read_binary(data: bytes, path: str, size: int, vocab: Vocab, *, check: bool 
 
 
 def write_binary(path: str | os.PathLike[str], lexicon: Lexicon) -> None:
-    """Write Marian's binary file, as ``marian-conv --shortlist ... --dump-shortlist path`` does."""
+    """Write Marian's binary file, as ``marian-conv --shortlist ... --dump-shortlist path`` does;
+    ``stdout`` or ``-`` is standard output."""
     sizes = lexicon.first, lexicon.best, len(lexicon.offsets), len(lexicon.words)
     body = lexicon.offsets.astype("<u8").tobytes() + lexicon.words.astype("<u4").tobytes()
     checksum = _checksum(HEADER.pack(MAGIC, 0, *sizes) + body)
-    with replacing(path) as stream:
+    name = path_text(path)
+    with open_output(name) if name in STANDARD_OUTPUT else replacing(name) as stream:
         stream.write(HEADER.pack(MAGIC, checksum, *sizes) + body)
 
 

@@ -311,12 +311,13 @@ class Translator(MadeFromOptions):
         return encode_sentences(chosen, sentences, source, self._encoding)
 
     def format(self, translation: Translation) -> str:
-        """The text that ``mgraph decode`` prints for a translation, in Marian's format."""
-        return self.service.printing.lines(translation)
+        """The text that ``mgraph decode`` prints for a translation, in Marian's format; OptionError for
+        anything but a result of ``translations``."""
+        return self.service.printing.lines(_translation(translation))
 
     def format_best(self, translation: Translation) -> str:
-        """The text of the best translation alone, as in the log."""
-        return self.service.printing.best(translation)
+        """The text of the best translation alone, as in the log; OptionError as in ``format``."""
+        return self.service.printing.best(_translation(translation))
 
     def require_inputs(self, number: int) -> None:
         """OptionError unless ``number`` is the expected number of texts."""
@@ -455,3 +456,10 @@ def _right_left(models: Sequence[Model]) -> bool:
     if len(directions) > 1:
         raise OptionError("--models: left-to-right and right-to-left models cannot go together")
     return directions.pop()
+
+
+def _translation(value: Any) -> Translation:
+    """``value`` if it is a translation, else OptionError."""
+    if not isinstance(value, Translation):
+        raise OptionError(f"translation must be a Translation, from translations(...), got {value!r:.80}")
+    return value

@@ -122,7 +122,7 @@ class Option:
             given = () if list(words) == ["[]"] else words
             return tuple(self._one(word) for word in given)
         if len(words) != 1:
-            raise OptionError(f"--{self.name} takes one value, got {len(words)}")
+            raise OptionError(f"--{self.name} takes one value, got {len(words)}: {', '.join(words)}")
         return self._one(words[0], converted)
 
     def accept(self, value: object) -> Any:

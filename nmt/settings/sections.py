@@ -289,7 +289,7 @@ class PrintedTranslations(Options):
 
     allow_special: bool = option(False, "let special symbols appear in translations")
     n_best: bool = option(False, "print a list of translations for each line")
-    alignment: str = option("", "print word alignments: soft, hard or links above X", implicit="1")
+    alignment: str = option("", "print word alignments: hard (if bare), soft, or links above X", implicit="1")
     force_decode: bool = option(False, "the last input has prefixes of the translations")
     word_scores: bool = option(False, "print the log-probability of each word")
     stat_freq: str = ignored("0", "the log shows only the total time", command=True)

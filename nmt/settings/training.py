@@ -30,7 +30,9 @@ TASKS = tuple(str(alias.value) for alias in OF_TRAINING if alias.option == "task
 class TrainingGeneral(General):
     """General options of training."""
 
-    workspace: int = option(2048, "megabytes that --mini-batch-fit may fill", short="w")
+    workspace: int = option(
+        2048, "megabytes that --mini-batch-fit may fill; -N: all but N of the device's", short="w"
+    )
     quiet_translation: bool = again(General, "quiet_translation", command=False)
     seed: int = option(0, "random seed; 0: a different one in each run", least=0)
     check_nan: bool = option(

@@ -274,6 +274,11 @@ def test_what_is_no_initializer_is_refused_where_the_parameter_is_declared(init:
         Square(init)
 
 
+def test_the_name_of_a_parameter_is_a_text() -> None:
+    with pytest.raises(ArgumentError, match="the name of a parameter must be a string, got 3"):
+        layers.Embedding(3, 3, 4)  # type: ignore[arg-type]
+
+
 def test_a_parameter_in_the_place_of_its_node_and_a_node_in_that_of_a_graph() -> None:
     graph, square = ExpressionGraph(), Square()
     x = graph.ones((2, 3))

@@ -50,6 +50,7 @@ HERE = r"(.|\n)*test_misuse\.py:\d+"
     lambda x: x.graph.set_throw_nan("no"),
     lambda x: x.graph.set_strict_broadcasting("no"),
     lambda x: x.set_trainable(np.ones(2)),
+    lambda x: x.graph.load({}, "no"),
     lambda x: ExpressionGraph(np.ones(2)),
     lambda x: inits.glorot_uniform(0.5),
     lambda x: inits.glorot_normal(False, "yes"),
@@ -237,6 +238,7 @@ def test_an_optimizer_inside_a_transformation_keeps_no_tracer(graph: ExpressionG
     lambda g, name: g.switch_params(name),
     lambda g, name: g.load({name: np.ones(2)}),
     lambda g, name: g.ones((2,)).set_name(name),
+    lambda g, name: setattr(g.ones((2,)), "name", name),
 ])  # fmt: skip
 def test_names_are_texts(graph: ExpressionGraph, call: Callable[[Any, Any], Any], name: Any) -> None:
     what = "(the name of an? (input|constant|node|item)|a namespace)"
@@ -249,6 +251,9 @@ def test_a_parameter_keeps_its_name(graph: ExpressionGraph) -> None:
     assert w.set_name("w") is w
     with pytest.raises(GraphError, match="parameter 'w' cannot be called 'v'" + HERE):
         w.set_name("v")
+    with pytest.raises(GraphError, match="parameter 'w' cannot be called 'v'" + HERE):
+        w.name = "v"
+    assert w.name == "w"
     with pytest.raises(ArgumentError, match="the name of a node must be a string, got 3" + HERE):
         (w + w).set_name(3)  # type: ignore[arg-type]
 
@@ -498,6 +503,8 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: partial.specialize(5), "specialize expects shapes by the names of inputs, got 5"),
         (lambda: graph.backward(clip_value="1"), "clip_value must be a number, got '1'"),
         (lambda: graph.params().add(0), "expected a parameter, from graph.param, got 0"),
+        (lambda: ExpressionGraph().params().add(x), "parameter 'x' belongs to another graph"),
+        (lambda: x.debug(3), "the message of debug must be a string, got 3"),
         (lambda: graph.value_of(graph), "value_of: the number of a node must be a whole number, got Expr"),
         (lambda: graph.gradient_of(99), "gradient_of: expected the number of one of . nodes, got 99"),
         (lambda: x.set_name(np.ones(2)), "the name of a node must be a string, got an array"),

@@ -601,6 +601,16 @@ def test_a_closed_standard_stream_is_said(redirections: str, output: str, error:
     assert (done.stdout, done.stderr, done.returncode) == (output, error, code)
 
 
+@pytest.mark.parametrize(("words", "code"), [("print()", 1), ("None", 0)])
+def test_only_printing_to_a_closed_standard_output_fails(words: str, code: int) -> None:
+    """Python discards what is printed there, and a command would end as if all were well."""
+    begin = "from nmt import cli; from nmt.commands import dispatch; "
+    work = f"dispatch._answered = lambda *_: {words}; raise SystemExit(cli.process())"
+    done = redirected(f'-c "{begin}{work}" diff', ">&-")
+    error = "mgraph diff: error: standard output: it is closed\n" if code else ""
+    assert (done.stderr, done.returncode) == (error, code)
+
+
 @pytest.mark.parametrize("redirections", ["<&-", "2>&-", "<&- 2>&-"])
 def test_no_file_gets_the_number_of_a_closed_standard_stream(redirections: str) -> None:
     code = "from nmt import cli; cli.main = lambda: print(open('/dev/null').fileno() > 2); cli.process()"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from nmt.files.huggingface.checkpoint import (
 )
 from nmt.files.huggingface.configuration import MAX_POSITIONS, ConversionError
 from nmt.files.huggingface.torch_files import read_torch
+from nmt.files.new_folder import new_folder
 from nmt.files.saving import report_unquantized
 from nmt.settings.model_options import parse_model_options
 from nmt.settings.yaml_text import entry
@@ -55,12 +57,12 @@ def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) ->
     if tokenizer is None:
         logger.warning("no --vocabs: the folder gets no tokenizer, and </s> is taken to be id 0")
     checkpoint = to_huggingface(model, eos_id=tokenizer.eos_id if tokenizer else 0)
-    os.makedirs(folder, exist_ok=True)
-    write_safetensors(_at(folder, WEIGHTS), _stored(checkpoint), {"format": "pt"})
-    _write_json(_at(folder, CONFIG), checkpoint.config)
-    _write_json(_at(folder, GENERATION), _generation(checkpoint.config, tokenizer))
-    if tokenizer is not None:
-        _write_tokenizer(folder, tokenizer)
+    with new_folder(pathlib.Path(folder)):
+        write_safetensors(_at(folder, WEIGHTS), _stored(checkpoint), {"format": "pt"})
+        _write_json(_at(folder, CONFIG), checkpoint.config)
+        _write_json(_at(folder, GENERATION), _generation(checkpoint.config, tokenizer))
+        if tokenizer is not None:
+            _write_tokenizer(folder, tokenizer)
 
 
 def import_huggingface(

@@ -17,12 +17,20 @@ SEPARATOR = "|"
 LEMMA = "lemma"
 MAX_FACTORS = 1 << 25
 _GLUED_LEFT, _GLUED_RIGHT = frozenset(("gl+", "wbn", "cbn", "wi")), frozenset(("gr+", "wen", "cen"))
+
+
+def _by_letter(change: Callable[[str], str]) -> Callable[[str], str]:
+    """``change`` for each letter alone, if that makes one letter: as in Marian, ``ß`` has no capital."""
+    return lambda text: "".join(new if len(new := change(letter)) == 1 else letter for letter in text)
+
+
+_UPPER, _LOWER = _by_letter(str.upper), _by_letter(str.lower)
 _CASES: Mapping[str, Callable[[str], str]] = {
-    "ci": lambda lemma: lemma[:1].upper() + lemma[1:].lower(),
-    "ca": str.upper,
-    "cn": str.lower,
-    "scu": str.upper,
-    "scl": str.lower,
+    "ci": lambda lemma: _UPPER(lemma[:1]) + _LOWER(lemma[1:]),
+    "ca": _UPPER,
+    "cn": _LOWER,
+    "scu": _UPPER,
+    "scl": _LOWER,
 }
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))")
 # How Marian reads these lines of old files.
@@ -181,8 +189,9 @@ class FactoredVocab(Vocab):
         """The text of ``ids`` up to ``</s>``, which Marian scores (``--valid-metrics bleu``).
 
         The names of factors decide: ``ci``, ``ca`` and ``cn`` capitalize a lemma's first letter, all letters,
-        or none; ``scu`` and ``scl``, all or none. There is no space after ``gr+``, ``wen`` and ``cen``, nor
-        before ``gl+``, ``wbn``, ``cbn`` and ``wi``. ``\\x2f`` and ``\\u2581`` in a lemma are characters.
+        or none; ``scu`` and ``scl``, all or none. Letters without a single capital stay as they are. There is
+        no space after ``gr+``, ``wen`` and ``cen``, nor before ``gl+``, ``wbn``, ``cbn`` and ``wi``.
+        ``\\x2f`` and ``\\u2581`` in a lemma are characters.
         """
         text, glued = "", True
         for number in ids:

@@ -14,7 +14,7 @@ import pytest
 from jax import lax
 
 import mgraph
-from mgraph import ExpressionGraph, GradientError, inits
+from mgraph import ExpressionGraph, GradientError, GraphError, inits
 from mgraph.bridges import BridgeError, UnsupportedPrimitiveError, from_jax
 
 Function = Callable[..., Any]
@@ -525,3 +525,23 @@ def test_only_nodes_cross(graph: ExpressionGraph) -> None:
         from_jax(graph, jnp.add, x, 3)
     with pytest.raises(BridgeError, match="expected nodes with one value"):
         from_jax(graph, jnp.add, x, mgraph.topk(x, 1, 0)[0].child(0))
+
+
+def test_a_node_of_another_graph_is_refused(graph: ExpressionGraph) -> None:
+    other = ExpressionGraph()
+    before = len(other.tape.nodes)
+    with pytest.raises(GraphError, match=r"const node of float32\[2\], made at .*belongs to another graph"):
+        from_jax(other, jnp.sin, graph.ones((2,)))
+    assert len(other.tape.nodes) == before
+
+
+@pytest.mark.parametrize("wrong", ["text", object()])
+def test_a_function_returns_arrays(graph: ExpressionGraph, wrong: Any) -> None:
+    with pytest.raises(BridgeError, match="expected a function that returns arrays, .*(str|object)"):
+        from_jax(graph, lambda x: (x, wrong), graph.ones((2,)))
+
+
+def test_a_random_key_from_outside_is_refused(graph: ExpressionGraph) -> None:
+    key = jax.random.key(0)
+    with pytest.raises(UnsupportedPrimitiveError, match="the function closes over a random key"):
+        from_jax(graph, lambda x: x + jax.random.uniform(key, x.shape), graph.ones((2,)))

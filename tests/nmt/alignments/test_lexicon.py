@@ -143,6 +143,10 @@ def test_links_that_do_not_fit_are_named(links, message, tmp_path, monkeypatch, 
             ["-i", "text", "-o", "-", "--output-reverse", "stdout"],
             "--output-reverse: stdout is also written by --output",
         ),
+        (
+            ["-i", "text", "--alignments", "text", "-v", "v", "v", "-o", "-", "--dump-shortlist", "-"],
+            "--dump-shortlist: - is also written by --output",
+        ),
         (["-i", "text", "--alignments", "text", "-v", "v", "v", "-o", "v"], "v is also read by --vocabs"),
     ],
 )

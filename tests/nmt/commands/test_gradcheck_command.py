@@ -149,6 +149,7 @@ def test_the_command_without_a_model_checks_operators(
         (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
         ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),
         (["--html", "a.html", "--compiled"], 2, "--html cannot go with --compiled"),
+        (["--html", "-"], 2, "--html: a file is needed, got -, where the report is printed"),
         (["--html", "no/a.html"], 1, "no/a.html: No such file or directory; there is no folder no (--html)"),
         (["--lnes", "3"], 2, "unknown option --lnes; did you mean --lines?"),
         (["--lines", "0"], 2, "--lines must be at least 1, got 0"),

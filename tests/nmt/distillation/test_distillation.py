@@ -119,6 +119,24 @@ def test_too_few_references_are_named(tmp_path: Path) -> None:
         translate(FakeTeacher(), str(source), str(references), "bleu", tmp_path / "target")
 
 
+def test_too_many_references_are_named_also_when_run_again(tmp_path: Path) -> None:
+    source, references, target = (tmp_path / name for name in ("source", "references", "target"))
+    source.write_text("ab\ncd\n")
+    references.write_text("AB\nCD\nEF\n")
+    for _ in range(2):
+        with pytest.raises(ParallelTextError, match="references goes on after 2 lines, .*source ends"):
+            translate(FakeTeacher(), str(source), str(references), "bleu", target)
+    assert not target.exists()
+
+
+def test_a_text_without_any_translation_is_named(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("ab\n\n")
+    target.write_text("\nx\n")
+    with pytest.raises(ParallelTextError, match="source: no line has a translation"):
+        write_corpus(str(source), target, tmp_path)
+
+
 def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "part"
     assert whole_lines(path) == 0

@@ -22,6 +22,7 @@ from nmt.files.huggingface import (
     ConversionError,
     TorchCheckpoint,
     export_huggingface,
+    folders,
     from_huggingface,
     import_huggingface,
     to_huggingface,
@@ -188,6 +189,18 @@ def test_the_name_of_a_model_may_need_quotes(tmp_path: Path) -> None:
         import_huggingface(tmp_path / "folder", tmp_path / name)
         found = DECODE.from_config(str(tmp_path / f"{name}.decoder.yml"))
         assert found["models"] == (str(tmp_path / name),)
+
+
+def test_a_folder_that_cannot_be_written_whole_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, content: object) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(folders, "_write_json", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        export_huggingface(NUMBERS / "model.npz", tmp_path / "new" / "folder")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_vocabularies_of_words(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ def test_documents_are_lists_of_sentences(translator: Translator) -> None:
     for documents in ["a cat"], ["a dog", "a cat"]:
         with pytest.raises(ArgumentError, match=f"a document is a list of sentences, got '{documents[0]}'"):
             translate_documents(translator, documents)
+    with pytest.raises(OptionError, match="translator must be a Translator, got 'model'"):
+        translate_documents("model", [["a cat"]])  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="most_words must be a whole number from 0, got -1"):
         translate_documents(translator, [["a cat"]], most_words=-1)
 

@@ -55,6 +55,13 @@ def test_alignments_as_marian_prints_them(kind: str) -> None:
     assert_same(printed(scorer("transformer", alignment=kind), *text), f"transformer.{kind}.txt")
 
 
+def test_only_scores_are_printed() -> None:
+    recurrent = scorer()
+    for print_ in recurrent.value, recurrent.format:
+        with pytest.raises(OptionError, match=r"result must be a Score, from scores\(\.\.\.\), got -1\.5"):
+            print_(-1.5)  # type: ignore[arg-type]
+
+
 def test_attention_is_part_of_a_score() -> None:
     first = next(scorer(alignment="soft").scores(["forty-two"], ["zweiundvierzig"]))
     assert first.attention is not None

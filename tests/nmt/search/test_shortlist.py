@@ -111,11 +111,13 @@ def test_candidates(first: int, size: int, shared: bool, source: list[int], cand
     assert found.tolist() == candidates and found.dtype == np.int32
 
 
-def test_the_binary_file_is_marians(tmp_path: Path) -> None:
+def test_the_binary_file_is_marians(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     text, binary = ((SEARCH / f"lexicon.{end}").read_bytes() for end in ("txt", "bin"))
     converted = read_text(text, "txt", PIECES, PIECES, 20, 5, 0, converting=True)
     write_binary(tmp_path / "ours.bin", converted)
     assert (tmp_path / "ours.bin").read_bytes() == binary
+    write_binary("-", converted)
+    assert capfdbinary.readouterr().out == binary, "- is standard output"
     sizes = {"size": 200, "shared": True}
     one = load_shortlist([str(SEARCH / "lexicon.bin"), "1"], PIECES, PIECES, **sizes)
     other = load_shortlist([str(SEARCH / "lexicon.txt"), "20", "5", "0"], PIECES, PIECES, **sizes)

@@ -255,6 +255,12 @@ def test_a_beam_without_places_for_its_words_is_searched_again(monkeypatch: pyte
     assert len(again) == 1 and found.scores == pytest.approx(whole.scores, abs=1e-5)
 
 
+def test_only_translations_are_printed(plain: Translator) -> None:
+    for print_ in plain.format, plain.format_best:
+        with pytest.raises(OptionError, match="must be a Translation, from .* got 'eins'"):
+            print_("eins")  # type: ignore[arg-type]
+
+
 def test_a_line_end_within_a_translation_is_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = translator("left-right")
     monkeypatch.setattr(plain.target_vocab, "decode", lambda words: "a\nb")

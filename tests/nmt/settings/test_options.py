@@ -123,7 +123,7 @@ def test_lists_go_on_after_an_equals_sign() -> None:
         ("-b x", "--beam-size takes a whole number, got 'x'"),
         ("-b 2.5", "--beam-size takes a whole number, got '2.5'"),
         ("-b 0", "--beam-size must be at least 1, got 0"),
-        ("-b 2 -b 4", "--beam-size takes one value, got 2"),
+        ("-b 2 -b 4", "--beam-size takes one value, got 2: 2, 4"),
         ("-b", "expected one argument"),
         ("--n-best maybe", "--n-best must be true or false, got 'maybe'"),
         ("--normalize true", "--normalize takes a number, got 'true'"),
@@ -238,7 +238,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
     ("content", "reason"),
     [
         ("beam-sise: 3", "unknown option --beam-sise; did you mean --beam-size?"),
-        ("beam-size: [2, 3]", "--beam-size takes one value, got 2"),
+        ("beam-size: [2, 3]", "--beam-size takes one value, got 2: 2, 3"),
         ("beam-size: {a: 1}", "--beam-size takes a value or a list of values"),
         ("beam-size: x", "--beam-size takes a whole number, got 'x'"),
         ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and refused: "),

@@ -65,7 +65,7 @@ def test_words_have_numbers_lemma_by_lemma(vocab: FactoredVocab) -> None:
 def test_the_text_that_marian_scores(tmp_path: Path) -> None:
     factors = {"ci": "c", "ca": "c", "cn": "c", "gl+": "gl", "gl-": "gl", "gr+": "gr", "gr-": "gr"}
     lines = ["_lemma", "_c", "_gl", "_gr", *(f"{factor} : _{name}" for factor, name in factors.items())]
-    lemmas = "haus", "\u2581tür", "\\x2e", "\\u00fcber", "ab"
+    lemmas = "haus", "\u2581tür", "\\x2e", "\\u00fcber", "ab", "weiß", "ßen", "\u0394\u03a3"
     lines += [LEMMAS.strip(), *(f"{lemma} : _lemma _has_c _has_gl _has_gr" for lemma in lemmas)]
     (tmp_path / "v.fsv").write_text("\n".join(lines))
     vocab = load_vocab(tmp_path / "v.fsv")
@@ -73,6 +73,8 @@ def test_the_text_that_marian_scores(tmp_path: Path) -> None:
     line = "\\u00fcber|ci|-|- \u2581tür|ca|-|- haus|cn|-|+ ab|ca|-|- \\x2e|cn|+|- </s> ab|cn|-|-"
     line = re.sub(r"[|]([+-])[|]([+-])", r"|gl\1|gr\2", line)
     assert vocab.surface(vocab.encode(line)) == "Über TÜR hausAB."
+    line = " ".join(f"{word}|gl-|gr-" for word in ("weiß|ca", "ßen|ci", "\u0394\u03a3|ci"))
+    assert vocab.surface(vocab.encode(line)) == "WEIß ßen \u0394\u03c3"  # as Marian prints them
 
 
 @pytest.mark.parametrize("word", ["horse", "horse|ca", "a|cz", "a", "a|ca|gn", "", "|", "|ca", "</s>|ca"])
