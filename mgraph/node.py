@@ -259,9 +259,19 @@ class Node(metaclass=NodeMeta):
             elif seen is None:
                 seen = kind
             elif kind is not seen:
+                to = kind if seen.is_index else seen  # not to integers, which have no gradient
                 raise ElementTypeError(
-                    f"children differ in element type, {seen} and {kind}; cast one: cast(x, {seen})"
+                    f"children differ in element type, {seen} and {kind}; cast one: cast(x, {to})"
+                    f"{self._or_declare(specs)}"
                 )
+
+    def _or_declare(self, specs: tuple[Any, ...]) -> str:
+        """What a user's class declares where children are meant to be integers; nothing for mgraph's own."""
+        kinds = [(spec[0] if isinstance(spec, tuple) else spec).type for spec in specs]
+        indices = tuple(i for i, kind in enumerate(kinds) if kind.is_index)
+        if not indices or len(indices) == len(kinds) or type(self).__module__.startswith(f"{__package__}."):
+            return ""
+        return f"; indices need no cast if {type(self).__name__} declares index_children = {indices}"
 
     def new_spec(self, *specs: Any) -> Specs:
         """Shape and type of the value; by default from abstract evaluation of ``forward_ops``."""

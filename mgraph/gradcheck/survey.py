@@ -281,7 +281,10 @@ def _chosen(names: Sequence[str], known: Iterable[Operator], module: str | None)
     chosen: dict[Operator, None] = {}
     for name in given:
         if not isinstance(name, str):
-            raise ArgumentError(f"expected names of operators, got {name!r}; a class: check_gradients(cls)")
+            raise ArgumentError(
+                f"expected names of operators, got {name!r}; check_gradients(cls) takes a class, "
+                "and module= the file of your own"
+            )
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
             hint = meant(name.lower(), {c.type.lower() for c in known}, repr)

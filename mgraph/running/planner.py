@@ -239,8 +239,8 @@ def one_top(tape: Tape[Node]) -> int:
     if len(tops) > 1:
         listed = "".join(f"\n  {_line(n)}" for n in tops)
         raise GraphError(
-            f"backward() needs one top node, there are {len(tops)}; remove_as_root(x) keeps x from "
-            f"being one, and graph.clear() forgets all nodes, those of a call that failed, too:{listed}"
+            f"backward() needs one top node, there are {len(tops)}; mgraph.remove_as_root(x) keeps x "
+            f"from being one, and graph.clear() forgets all nodes, those of a call that failed, too:{listed}"
         )
     if isinstance(tops[0].spec, tuple):
         raise GraphError(

@@ -269,6 +269,28 @@ def test_a_node_of_several_outputs_is_no_operand(graph: ExpressionGraph) -> None
         TupleViewNodeOp(both, index=5)
 
 
+def test_integers_that_a_class_does_not_declare_are_told_how(graph: ExpressionGraph) -> None:
+    class Picked(NaryNodeOp):
+        type = "picked"
+
+        def forward_ops(self, ids, table):
+            return table[ids]
+
+    class Declared(Picked):
+        index_children = (0,)
+
+    ids, table = graph.indices([1, 1, 0]), graph.zeros((2, 3))
+    with pytest.raises(
+        mgraph.ElementTypeError, match=r"need no cast if Picked declares index_children = \(0,\)"
+    ):
+        Picked(ids, table)
+    assert Declared(ids, table).shape == (3, 3)
+    counts = graph.constant((2, 3), inits.zeros(), "uint32")
+    for built_in in (lambda: table + counts, lambda: counts + table):
+        with pytest.raises(mgraph.ElementTypeError, match=r"cast\(x, float32\)\n"):
+            built_in()
+
+
 def test_a_users_folder_may_begin_like_the_packages(tmp_path) -> None:
     """A file mgraph_tools.py next to the package belongs to the user."""
     code = compile("place = user_frame()", f"{mgraph.__path__[0]}_tools.py", "exec")
