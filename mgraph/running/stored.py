@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -109,7 +109,7 @@ def find(
     path = where / f"{name}{ENDING}"
     try:
         if (known := _read(path)) is not None:
-            return jax.export.deserialize(bytearray(known)) if known else None
+            return _without_lapack(jax.export.deserialize(bytearray(known))) if known else None
         exporting = jax.export.export(jax.jit(lambda *args: function(*args)), disabled_checks=_KERNELS)
         exported = exporting(*inputs())
         data = exported.serialize()
@@ -119,7 +119,19 @@ def find(
             _write(path, b"")
         return None
     _write(path, data)
-    return exported
+    return _without_lapack(exported)
+
+
+def _without_lapack(exported: jax.export.Exported) -> jax.export.Exported:
+    """A program that does not make JAX import ``scipy.linalg``, which takes 0.15 s, to initialize LAPACK: JAX
+    does so before it calls any program exported for CPUs. Unchanged if the program calls LAPACK.
+
+    Its platform needs no check, because its file's name includes the platform.
+    """
+    if b"lapack" in exported.mlir_module_serialized or "cpu" not in exported.platforms:
+        return exported
+    checks = *exported.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
+    return replace(exported, platforms=("unchecked",), disabled_safety_checks=checks)
 
 
 def _read(path: Path) -> bytes | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +18,7 @@ import pytest
 
 from mgraph import ArgumentError, Plan, clear_programs, compiled, register_arrays, register_tuple
 from mgraph.running import stored
+from tests.helpers.places import ROOT
 
 X = np.arange(3, dtype=np.float32)
 SPEC = jax.ShapeDtypeStruct(X.shape, X.dtype)
@@ -127,6 +130,35 @@ def test_what_cannot_be_exported_is_tried_once(folder: Path) -> None:
     for _ in range(2):
         assert stored.find(("other kernels",), [HERE], calling, lambda: (SPEC,)) is None
     assert len(traced) == len(files(folder)) == 1
+
+
+FRESH = """
+import math, pathlib, sys
+import jax, jax.numpy as jnp, numpy as np
+from mgraph.running import stored
+
+stored.folder, stored._BEGUN = lambda: pathlib.Path(sys.argv[1]), math.inf
+matrix = np.array([[3, 1], [4, 1]], np.float32)
+
+def run(function):
+    inputs = lambda: (jax.ShapeDtypeStruct(matrix.shape, matrix.dtype),)
+    return jax.jit(stored.find((function.__name__,), [], function, inputs).call)(matrix)
+
+def product(x): return x @ x
+def orthogonal(x): return jnp.linalg.qr(x)[1]
+
+assert run(product).tolist() == [[13, 4], [16, 5]]
+assert "scipy.linalg" not in sys.modules
+assert abs(run(orthogonal)[0, 0]) == 5
+assert "scipy.linalg" in sys.modules
+"""
+
+
+def test_lapack_is_initialized_only_for_programs_that_call_it(folder: Path) -> None:
+    """Both in the process that traces the programs and in one that reads them."""
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", FRESH, str(folder)], cwd=ROOT, check=True)
+    assert len(files(folder)) == 2
 
 
 def test_64_bit_types_of_the_caller_do_not_count(folder: Path) -> None:
