@@ -13,12 +13,19 @@ from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 def require_files(
     option: str, models: Sequence[str], vocabs: Sequence[str], of: str = "the sources and the target"
 ) -> None:
-    """OptionError unless ``option`` names a model and there are vocabularies; the model says how many.
+    """OptionError unless ``option`` names a model, and no folder, and there are vocabularies; the model says
+    how many.
 
     of: what the vocabularies are for, in the error message.
     """
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
+    folders = [path for path in models if os.path.isdir(path)]
+    if folders:
+        raise OptionError(
+            f"{option}: expected the file of a model, got the folder {folders[0]}; Translator.from_dir, "
+            "Scorer.from_dir, and decode, score and server take the folder of one model"
+        )
     if not vocabs:
         raise OptionError(f"--vocabs: the vocabularies of {of} are needed, got none")
 

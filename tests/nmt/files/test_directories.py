@@ -297,6 +297,17 @@ def test_what_is_no_directory(files: Files) -> None:
             Translator.from_dir(str(path))
 
 
+def test_a_directory_is_no_model_file() -> None:
+    folder = str(DATA / "opus-mt")
+    for make in (Translator, Scorer):
+        with pytest.raises(
+            OptionError, match=rf"got the folder {folder}; Translator\.from_dir"
+        ):
+            make(folder)  # type: ignore[operator]
+    with pytest.raises(OptionError, match="got the folder"):
+        Translator([folder, folder])
+
+
 def test_pieces_can_be_named_without_a_directory() -> None:
     found = read_directory(DATA / "opus-mt")
     translator = Translator(found["models"], found["vocabs"], pieces=found["pieces"])
