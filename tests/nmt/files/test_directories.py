@@ -300,9 +300,7 @@ def test_what_is_no_directory(files: Files) -> None:
 def test_a_directory_is_no_model_file() -> None:
     folder = str(DATA / "opus-mt")
     for make in (Translator, Scorer):
-        with pytest.raises(
-            OptionError, match=rf"got the folder {folder}; Translator\.from_dir"
-        ):
+        with pytest.raises(OptionError, match=rf"got the folder {folder}; Translator\.from_dir"):
             make(folder)  # type: ignore[operator]
     with pytest.raises(OptionError, match="got the folder"):
         Translator([folder, folder])
