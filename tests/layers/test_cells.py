@@ -179,6 +179,16 @@ def test_what_is_never_dropped() -> None:
         np.testing.assert_array_equal(dropped.val(), never.val())
 
 
+def test_every_cell_draws_two_masks_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a cell that never drops its state, so that later draws do not depend on the kind of cell."""
+    graph, shapes = ExpressionGraph(), []
+    draw_mask = graph.dropout_mask
+    monkeypatch.setattr(graph, "dropout_mask", lambda p, shape: shapes.append(shape) or draw_mask(p, shape))
+    cells = [layers.SSRU("a", 3, 3, dropout=0.5), layers.GRU("b", 3, 4, dropout=0.5)]
+    layers.RNN(cells)(graph.ones((5, 2, 3)))
+    assert shapes == [(1, 3), (1, 3), (1, 3), (1, 4)]
+
+
 # ---------------------------------------------------------------- parameters, inputs, states
 
 

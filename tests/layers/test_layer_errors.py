@@ -11,6 +11,7 @@ import pytest
 
 import layers
 import mgraph
+from layers.transformer import Now
 from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, MGraphError, Node, inits
 
 
@@ -29,6 +30,7 @@ def attended(graph: ExpressionGraph, mask: tuple[int, ...] = (2, 9)) -> layers.A
 
 
 SMALL = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
+FACTORED = layers.FactorGroups((2, 3), ((), (1,)))
 MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.Dense("h", [], 4), "'h': expected the sizes of at least one input, got none"),
     (lambda g: layers.Dense("h", 2, 4)(), r"'h': expected 1 input\(s\), got 0"),
@@ -191,6 +193,20 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (
         lambda g: layers.packing.taken_up(ones(g, 2, 3), layers.PackedWords(*[g.indices([0])] * 2)),
         r"taken_up: expected words of three axes, the last their features, got \(2, 3\)",
+    ),
+    (
+        lambda g: layers.FactoredOutput("f", 4, FACTORED)(ones(g, 2, 4), g.indices([0])),
+        "factored words take no shortlist",
+    ),
+    (
+        lambda g: layers.FactoredOutput("f", 4, FACTORED).of_listed(g.indices([0])),
+        "factored words take no shortlist",
+    ),
+    (
+        lambda g: layers.DecoderLayer("l", SMALL, 1).step(
+            ones(g, 1, 1, 8), {}, Now(g.zeros((), "int32")), []
+        ),
+        "a step of self-attention needs Now.used and Now.parts for its words",
     ),
     (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected an int from 1, got 0"),
     (lambda g: layers.TransformerConfig(8, dropout_ffn=1.0), "dropout_ffn expects .* 0 <= p < 1, got 1.0"),

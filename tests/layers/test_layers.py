@@ -133,10 +133,13 @@ def test_norms_of_the_transformer() -> None:
     x = 0.01 * draw(2, 3, 6)
     layer_norm = layers.LayerNorm("a", 6, "_pre")(constant(graph, x))
     rms_norm = layers.RMSNorm("a", 6)(constant(graph, x))
+    biased = layers.RMSNorm("b", 6, "_pre", layers.NormConfig(0.1, rms_bias=True))(constant(graph, x))
     p = random_params(graph)
     graph.forward()
     close(layer_norm, normed(x, p["a_ln_scale_pre"], p["a_ln_bias_pre"], 1e-6))
-    close(rms_norm, p["a_rms_scale"] * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6))
+    square = (x**2).mean(-1, keepdims=True)
+    close(rms_norm, p["a_rms_scale"] * x / np.sqrt(square + 1e-6))
+    close(biased, p["b_rms_scale_pre"] * x / np.sqrt(square + 0.1) + p["b_rms_bias_pre"])
 
 
 def test_output_tied_plain_and_of_old_files() -> None:
@@ -188,6 +191,7 @@ def test_logits_in_columns_are_those_of_the_listed_words(kind: str, listed: list
     random_params(graph)
     graph.forward()
     chosen = output(constant(other, x), layers.Columns(integers(other, columns), len(listed)))
+    assert (rows.keys() <= other.params().keys()) == (len(listed) < 7), "all words need no copy"
     for name in other.params():
         node, known = other.get(name), rows.get(name, graph.get(name))
         assert node is not None and known is not None

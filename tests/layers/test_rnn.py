@@ -178,6 +178,26 @@ def test_attention_of_rnns_for_several_rows_per_sentence(norm: bool) -> None:
     close(aligned, expected)
 
 
+@pytest.mark.parametrize("nematus", [False, True])
+def test_attention_of_rnns_normalizes_contexts_and_states(nematus: bool) -> None:
+    """Numbers are small, so that eps matters."""
+    graph = ExpressionGraph(inference=True)
+    context, state = 0.01 * draw(2, 4, 5), 0.01 * draw(6, 3)
+    attention = layers.GlobalAttention("d", 3, 5, layer_normalization=True, nematus_normalization=nematus)
+    keys, query = attention.map_context(constant(graph, context)), attention.map_state(constant(graph, state))
+    p = random_params(graph)
+    p["d_b_att"] = 0.01 * p["d_b_att"]
+    graph.params()["d_b_att"].set_value(p["d_b_att"])
+    graph.forward()
+    mapped, projected, bias = context @ p["d_Wc_att"], state @ p["d_W_comb_att"], p["d_b_att"]
+    if nematus:
+        close(keys, normed(mapped + bias, p["d_Wc_att_lns"], p["d_Wc_att_lnb"], 1e-5))
+        close(query, normed(projected, p["d_W_comb_att_lns"], p["d_W_comb_att_lnb"], 1e-5))
+    else:
+        close(keys, normed(mapped, p["d_att_gamma1"], bias, 1e-9))
+        close(query, normed(projected, p["d_att_gamma2"], 0, 1e-9))
+
+
 def test_attention_of_rnns_reads_tiers_of_sentences_as_it_reads_all() -> None:
     """Three sentences: one of 5 words, and two of at most 3; two rows for each."""
     graph = ExpressionGraph(inference=True)

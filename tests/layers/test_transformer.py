@@ -138,6 +138,19 @@ def test_depth_scaling_and_several_encoders() -> None:
     assert 0.9 * limit < largest <= limit
 
 
+@pytest.mark.parametrize("kind", ["self-attention", "average-attention", "rnn"])
+def test_depth_scales_every_matrix_of_a_block_and_none_of_a_cell(kind: str) -> None:
+    """Without ``bias``, only highways and cells have biases."""
+    options = {"postprocess": "h", "decoder_autoreg": kind, "rnn_projection": True, "pool": kind == "rnn"}
+    config = layers.TransformerConfig(8, heads=2, bias=False, depth_scaling=True, **options)
+    found = list(layers.DecoderLayer("l", config, 4).parameters())
+    matrices = {parameter.name for parameter in found if parameter.shape[0] > 1}
+    scaled = {parameter.name for parameter in found if parameter.init == config.init(4)}
+    assert scaled == matrices - {"l_rnn_W", "l_rnn_Wf"}
+    rows = {parameter.name for parameter in found} - matrices
+    assert all(name.endswith("_bh") or name == "l_rnn_bf" for name in rows), rows
+
+
 def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
     config = layers.TransformerConfig(8, heads=2, decoder_autoreg="convolution")
     with pytest.raises(

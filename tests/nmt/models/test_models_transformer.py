@@ -279,10 +279,12 @@ def test_positions_past_a_trained_table_have_its_last_row() -> None:
     x = np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)
     positions = layers.TrainedPositionEmbedding("Wpos", 3, 4)
     whole = positions(constant(graph, x))
+    alone = positions(constant(graph, x[0]))
     steps = [positions.at(constant(graph, x[:, t]), constant(graph, np.array(t, np.int32))) for t in range(5)]
     graph.forward()
     expected = x + np.asarray(graph.params()["Wpos"].val())[[0, 1, 2, 2, 2]]
     np.testing.assert_allclose(whole.val(), expected, rtol=1e-6)
+    np.testing.assert_allclose(alone.val(), expected[0], rtol=1e-6)
     np.testing.assert_allclose(np.stack([step.val() for step in steps], 1), expected, rtol=1e-6)
 
 

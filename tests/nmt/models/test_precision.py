@@ -153,13 +153,15 @@ def test_multipliers_of_activations_are_read_and_used(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scores(load_model(path)), scores(create_model(STUDENT)))
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_shortlist_selects_from_int8(tied: bool) -> None:
-    """The selected columns equal those of the whole vocabulary."""
+@pytest.mark.parametrize(("tied", "multiplier"), [(True, None), (False, None), (True, 3.0)])
+def test_a_shortlist_selects_from_int8(tied: bool, multiplier: float | None) -> None:
+    """The selected columns equal those of the whole vocabulary, however activations are quantized."""
     table = Embedding("E", 9, 6).table
     layer = Output("o", 6, 9, tied=table if tied else None, transposed=tied)
     params: dict[str, Any] = {n: drawn(*map(int, p.shape)) for n, p in _named(layer).items()}
     packed = in_int8(params, _named(layer), {})
+    if multiplier is not None:
+        packed[layer.weight.name + MULTIPLIER] = np.float32([multiplier])
     graph = ExpressionGraph(inference=True)
     for name, value in packed.items():
         graph.param(name, value.shape, type=value.dtype).set_value(value)
@@ -180,6 +182,20 @@ def test_a_shortlist_selects_from_int8(tied: bool) -> None:
         graph.get(name).set_value(value)
     [in_columns] = function(values, np.searchsorted(listed, chosen).astype(np.int32))
     np.testing.assert_allclose(in_columns, short, rtol=1e-6)
+
+
+def test_a_loss_of_many_logits_in_int8_is_that_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, graph = Output("o", 6, 9), ExpressionGraph(inference=True)
+    params: dict[str, Any] = {n: drawn(*map(int, p.shape)) for n, p in _named(layer).items()}
+    for name, value in in_int8(params, _named(layer), {}).items():
+        graph.param(name, value.shape, type=value.dtype).set_value(value)
+    x = graph.constant((4, 6), inits.from_tensor(drawn(4, 6, seed=2)))
+    labels = graph.constant((4,), inits.from_vector([0, 3, 8, 2]), Type.int32)
+    few = layer.cross_entropy(x, labels)
+    monkeypatch.setattr("layers.output.MANY_LOGITS", 1)
+    many = layer.cross_entropy(x, labels)
+    graph.forward()
+    np.testing.assert_array_equal(many.val(), few.val())
 
 
 def _named(layer: Any) -> dict[str, Any]:

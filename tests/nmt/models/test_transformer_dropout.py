@@ -77,6 +77,7 @@ def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
     assert masks(aan, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 7)), (0.3, (1, 3, 5))]
     for kind in (options, rnn, aan, replace(options, transformer_pool=True)):
         assert masks(kind, EVERYWHERE, inference=True) == []
+        assert kind.transformer_pool or masks(kind, EVERYWHERE, inference=True, attention=True) == []
 
 
 def test_dropout_changes_training_and_not_inference() -> None:
