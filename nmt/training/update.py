@@ -81,7 +81,8 @@ class Grouping:
 
     Without growth an update is one batch of the corpus, computed in ``ceil(delay)`` parts whose gradients are
     summed: the update is the same, but needs less memory. (With ``--multi-loss-type mean`` each part is
-    divided by its own words, so the result differs from Marian's, whose parts are of neighbouring sentences.)
+    divided by its own words, and with ``scaled`` its alignment cost is multiplied by its own words per link,
+    so the result differs from Marian's, whose parts are of neighbouring sentences.)
 
     With growth an update wants ``delay multiplier()`` batches; the first update of a training wants
     ``multiplier()``. It gathers more until their number is a multiple of the whole ``delay``, and shortens
