@@ -166,8 +166,7 @@ class TranslationServer:
         try:
             await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not received.done():
-                received.cancel()  # which loses no message
+            received.cancel()  # which loses no message
         with suppress(asyncio.CancelledError):
             return _bytes(await received)
         return None
@@ -190,8 +189,7 @@ class TranslationServer:
         try:
             await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not answer.done():
-                answer.cancel()  # and with it the lines
+            answer.cancel()  # and with it the lines
         if answer.done():
             await self._send(connection, await answer)
             if not self._options.quiet_translation:

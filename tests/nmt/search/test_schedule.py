@@ -13,6 +13,7 @@ from nmt.search.lane_sizes import FEW_ROWS, LaneSize
 from nmt.search.schedule import (
     FIRST,
     MOST_SEARCHES,
+    MOST_TRIES,
     TURN,
     Found,
     Request,
@@ -23,7 +24,7 @@ from nmt.search.schedule import (
 from nmt.text.packing import Bins
 
 SECONDS = 60
-SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
+SHORT, LONG, LONGEST = LaneSize(24, 56, 112), LaneSize(48, 88, 176), LaneSize(104, 150, 300)
 
 
 def request(index: int, length: int, limit: int = 50) -> Request:
@@ -57,6 +58,13 @@ def test_a_lane_with_few_sentences_has_one_search() -> None:
     assert [waiting.next_lane() for _ in range(4)] == [LONG, SHORT, SHORT, SHORT]
     waiting = Waiting([*few, request(FEW_ROWS, 40), *many], [SHORT, LONG], beam=2)
     assert [waiting.next_lane() for _ in range(4)] == [LONG, SHORT, LONG, SHORT], "the others take turns"
+    waiting = Waiting(few, [LONG], beam=2)
+    assert [waiting.next_lane() for _ in range(2)] == [LONG, LONG], "rather than do nothing"
+
+
+def test_the_longest_source_determines_the_lane() -> None:
+    waiting = Waiting([Request(0, ([0] * 5, [0] * 40, [0] * 9), 50)], [SHORT, LONG], beam=2)
+    assert waiting.lengths() == {LONG: [40]}
 
 
 def test_a_lane_waits_for_what_fits_into_it() -> None:
@@ -90,8 +98,10 @@ def test_a_full_lane_goes_on_with_the_longest_of_the_others() -> None:
 
 
 def test_a_search_that_has_left_leaves_its_share() -> None:
-    waiting = Waiting([request(i, 9) for i in range(2 * FEW_ROWS)], [SHORT], beam=2)
-    assert [waiting.next_lane() for _ in range(2)] == [SHORT, SHORT]
+    waiting = Waiting([request(i, 9) for i in range(4 * FEW_ROWS)], [SHORT], beam=2)
+    assert [waiting.next_lane() for _ in range(3)] == [SHORT] * 3
+    waiting.leave(SHORT)
+    assert len(waiting.take(SHORT, 99)) == 2 * FEW_ROWS
     waiting.leave(SHORT)
     assert len(waiting.take(SHORT, 99)) == 2 * FEW_ROWS
 
@@ -116,6 +126,10 @@ def test_the_last_turn_ends_with_its_shortest() -> None:
     )
     lengths = [r.length for r in waiting.take(SHORT, 3 * TURN)]
     assert len(lengths) == 2 * TURN - 1 and lengths == sorted(lengths, reverse=True)
+    waiting = Waiting([request(i, 5 + i % 7) for i in range(2 * TURN - 1)], [SHORT], beam=2)
+    assert {r.index for r in waiting.take(SHORT, FIRST)} == set(range(FIRST))
+    lengths = [r.length for r in waiting.take(SHORT, 2 * TURN)]
+    assert lengths == sorted(lengths, reverse=True), "less than two turns are one"
 
 
 def test_the_longest_that_fits_is_taken_next() -> None:
@@ -133,9 +147,17 @@ def test_the_longest_that_fits_is_taken_next() -> None:
         assert len(tried) == tries, "not the other one of 7 words"
 
 
+def test_tries_are_limited() -> None:
+    lengths = range(MOST_TRIES + 10, 0, -1)
+    waiting = Waiting([request(FIRST + i, length) for i, length in enumerate(lengths)], [LONGEST], beam=2)
+    tried: list[int] = []
+    assert waiting.take(LONGEST, 9, lambda r: bool(tried.append(r.length))) == []
+    assert tried == list(lengths)[:MOST_TRIES]
+    assert waiting.lengths() == {LONGEST: list(lengths)}, "all wait in the same order"
+
+
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
-    longer = LaneSize(104, 150, 300)
-    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG, longer], beam=2)
+    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG, LONGEST], beam=2)
     first, second = waiting.take(SHORT, 2)
     whole = LaneSize(24, 600, 1200)
     waiting.again(first, whole)
@@ -143,6 +165,10 @@ def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
     assert waiting.take(LONG, 9) == [first]
     waiting.again(second, whole)
     assert waiting.next_lane() == whole, "no other lane has room for 500 words"
+    scarce = LaneSize(24, 56, 90)
+    waiting = Waiting([request(0, 5, 50)], [scarce, LONG], beam=2)
+    waiting.again(*waiting.take(scarce, 1), whole)
+    assert waiting.lengths() == {LONG: [5]}, "two hypotheses of 50 words need 100 places"
 
 
 def test_each_gpu_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:

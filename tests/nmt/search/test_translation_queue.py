@@ -12,18 +12,20 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
+import numpy as np
 import pytest
 
 from mgraph import ArgumentError
 from nmt import LineTimeoutError, OptionError, QueueClosedError, QueueFullError, TranslationQueue, Translator
 from nmt.search.beam_search import Job
 from nmt.search.lane_sizes import LaneRows, LaneSize
-from nmt.search.open_job import Arriving, OpenJob
+from nmt.search.open_job import STEPS, Arriving, OpenJob
 from nmt.search.results import Hypothesis, Translation
-from nmt.search.schedule import Request
+from nmt.search.schedule import TURN, Request
 from nmt.search.service import TranslationService
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import LineEncoder, Sentence
@@ -155,6 +157,9 @@ def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expe
         assert queue.submit(LINES[1].encode() + b"\r\n").result(SECONDS).text == expected[1]
         with pytest.raises(ArgumentError, match="a line must be str or bytes, got 3"):
             queue.submit(3)
+        for texts in (), ("a cat", "the cat"):
+            with pytest.raises(OptionError, match=r"1 text\(s\) are needed"):
+                queue.submit(*texts)
         found = queue.submit(b"\xff cat").result(SECONDS)
         assert found.problem == "" and found.attentions == ()
 
@@ -194,11 +199,15 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
         assert queue.submit("the cat").result(SECONDS).text
 
 
-def test_what_is_taken_back_takes_no_other_line_along(translator: Translator, held: threading.Event) -> None:
+@pytest.mark.parametrize("draws", [1, 2])
+def test_what_is_taken_back_takes_no_other_line_along(
+    draws: int, translator: Translator, monkeypatch: pytest.MonkeyPatch, held: threading.Event
+) -> None:
+    monkeypatch.setattr(TranslationService, "draws", draws)
     with TranslationQueue(translator) as queue:
         first, second, third = (queue.submit(line) for line in LINES[1:4])
         assert second.cancel()
-        assert sum(map(len, queue._job.arriving.lengths().values())) == 2
+        assert sum(map(len, queue._job.arriving.lengths().values())) == 2 * draws
         held.set()
         assert first.result(SECONDS).text and third.result(SECONDS).text
 
@@ -456,9 +465,101 @@ def test_a_line_for_which_nothing_is_found_is_an_empty_translation(
         assert queue.translate(LINES[:5]) == wanted
 
 
+SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
+
+
+def request(index: int, length: int = 3) -> Request:
+    return Request(index, ([0] * length,), 50)
+
+
+def a_job(suits: int = 8) -> OpenJob:
+    """A job without models, for whose lanes so many rows are best."""
+    search: Any = SimpleNamespace(
+        beam_size=2,
+        searches=3,
+        count=1,
+        streams=1,
+        rules=None,
+        rows=SimpleNamespace(sizes=[1, 4, 64], of_lane=lambda *given: suits if given[2] == 3 else 0),
+        sizes=lambda _: [SHORT, LONG],
+        bins=lambda *_: None,
+        candidates=lambda requests: 0 if requests[0].candidates is None else len(requests[0].candidates),
+        listed=lambda *_: 7,
+    )
+    return OpenJob(search, forced=False, attention=False, count=1, found=print, failed=print)
+
+
+@pytest.mark.parametrize(
+    ("rows", "held", "waiting", "suits", "taken"),
+    [
+        (4, 1, 5, 8, 0),
+        (4, 1, 5, 4, 5),
+        (4, 1, 4, 8, 4),
+        (4, 0, 5, 8, 5),
+        (64, 9, 65, 8, 65),
+        (64, 1, 7, 8, 0),
+        (64, 1, 7, 64, 7),
+        (64, 1, 8, 8, 8),
+        (64, 1, 0, 8, 1),
+    ],
+    ids="crowded suits-still room empty largest lonely suits-too company shorter".split(),
+)
+def test_a_lane_takes_no_more_if_another_number_of_rows_is_better(
+    rows: int, held: int, waiting: int, suits: int, taken: int
+) -> None:
+    """If many wait or few are left; if none waits, one of a shorter lane may enter."""
+    job = a_job(suits)
+    shape = cast(Any, SimpleNamespace(rows=rows, waiting=99, candidates=0))
+    inside = [request(500 + index, 40) for index in range(held)]
+    assert job.add([request(index, 40) for index in range(waiting)] or [request(0)])
+    assert len(job._take(LONG, shape, lambda _: True, inside, False)) == taken
+
+
+def test_a_sentence_with_more_candidates_than_a_lane_has_room_for_waits() -> None:
+    job, shape = a_job(), SimpleNamespace(rows=4, waiting=99, candidates=2)
+    lists = [None, np.arange(1), np.arange(2), np.arange(3)]
+    assert job.add([Request(k, ([0] * (9 - k),), 50, candidates=some) for k, some in enumerate(lists)])
+    found = job._take(SHORT, cast(Any, shape), lambda one: one.index != 1, [], False)
+    assert [one.index for one in found] == [0, 2]
+    assert [one.index for one in job.arriving.requests(SHORT)] == [1, 3]
+
+
+def test_rows_and_words_of_a_lane_that_is_opened() -> None:
+    job = a_job()
+    assert job.add([request(0)])
+    whole = LaneSize(24, 600, 1200)
+    assert (job._opened(SHORT, [request(0)]).rows, job._opened(whole, [request(0)]).rows) == (8, 1)
+    listing = Request(1, ([0],), 50, candidates=np.array([1, 2]))
+    shapes = [job._opened(SHORT, [one]) for one in (request(0), listing)]
+    assert [(shape.candidates, shape.listed) for shape in shapes] == [(0, 0), (2, 7)]
+    assert job._until(SHORT, 5, 2) == (2, STEPS)
+    assert [job._until(LONG, living, 2) for living in (5, 0)] == [(4, STEPS), (0, STEPS)], "none waits"
+
+
+def test_a_lane_ends_once_its_job_is_stopped() -> None:
+    job, turns = a_job(), iter([[(0, [])], [(1, [])], [(2, [])]])
+    found: list[int] = []
+
+    def stopping(index: int, _: list[Hypothesis]) -> None:
+        found.append(index)
+        if index == 1:
+            job.arriving.stop()
+
+    job._found = stopping
+    job._report(turns)
+    assert found == [0, 1] and next(turns) == [(2, [])]
+
+
+def test_early_sentences_do_not_wait_for_longer_ones_that_arrive_later() -> None:
+    arriving, first = Arriving(2), 5 * TURN
+    assert arriving.add((LONG, request(first + index, 3 + index % 40)) for index in range(2 * TURN))
+    turns = [one.index // TURN for one in arriving.requests(LONG)]
+    assert turns == [5] * TURN + [6] * TURN
+
+
 def test_sentences_that_wait_are_dropped_by_their_indices() -> None:
     arriving = Arriving(2)
-    size, whole = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
+    size, whole = SHORT, LONG
     requests = [Request(index, ([0] * (3 + index % 4),), 50) for index in range(60)]
     assert arriving.add((size, request) for request in requests)
     arriving.remove(range(10, 30))
@@ -466,7 +567,7 @@ def test_sentences_that_wait_are_dropped_by_their_indices() -> None:
     assert sorted(left) == [*range(10), *range(30, 60)]
     assert arriving.next_lane() == size
     taken = [request.index for request in arriving.take(size, 8)]
-    assert taken == left[:8]
+    assert taken == left[:8] and list(arriving._places) == sorted(left[8:])
     arriving.remove([*taken, 99])
     arriving.again(requests[taken[0]], whole)
     arriving.remove([taken[0], left[8]])
@@ -475,7 +576,7 @@ def test_sentences_that_wait_are_dropped_by_their_indices() -> None:
 
 
 def test_a_search_finds_nothing_in_queues_that_were_stopped_meanwhile() -> None:
-    arriving, size = Arriving(2), LaneSize(24, 56, 112)
-    assert arriving.add([(size, Request(0, ([0] * 3,), 50))]) and arriving.next_lane() == size
+    arriving, size = Arriving(2), SHORT
+    assert arriving.add([(size, request(0))]) and arriving.next_lane() == size
     arriving.stop()
-    assert arriving.take(size, 8) == [] and arriving.next_lane() is None
+    assert arriving.take(size, 8) == [] and arriving.next_lane() is None and not arriving._places
