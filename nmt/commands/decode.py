@@ -49,7 +49,8 @@ def _check(options: DecodeOptions) -> None:
     """OptionError for conflicts; OSError for files that cannot be read or written."""
     require_files("--models", options.models, options.vocabs)
     inputs = {"--input": options.input, "--models": options.models, "--vocabs": options.vocabs}
-    require_distinct({**inputs, "--shortlist": options.shortlist[:1]}, options.output)
+    more = {"--pieces": options.pieces, "--shortlist": options.shortlist[:1]}
+    require_distinct({**inputs, **more}, options.output)
     require_readable("--input", options.input)
     require_writable("--output", options.output)
     check_sharing("--input", options.input, options)

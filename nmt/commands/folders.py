@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.settings import OptionError
+from nmt.settings import DECODE, OptionError
 from nmt.settings.aliases import Given, Origin
+from nmt.settings.config import read_config
 
 _FILES = ("vocabs", "pieces", "shortlist")
 
@@ -26,7 +27,8 @@ def with_folder(given: Mapping[str, Given]) -> dict[str, Given]:
 
 
 def with_scored_folder(given: Mapping[str, Given]) -> dict[str, Given]:
-    """The same for ``--model`` of ``score``: only the model and the vocabularies of the folder count.
+    """The same for ``--model`` of ``score``: only the model and the vocabularies of the folder count, also of
+    a configuration that ``chooses_scored`` has set aside.
 
     Raises OptionError if its configuration names several models, and the errors of ``read_directory``.
     """
@@ -41,6 +43,12 @@ def with_scored_folder(given: Mapping[str, Given]) -> dict[str, Given]:
     return {**given, **files, **own, "model": Given(models[0], Origin.FILE)}
 
 
+def chooses_scored(words: Mapping[str, Any], path: str) -> bool:
+    """Whether a configuration of ``score`` is one for decoding, inside the folder that ``--model`` names
+    among ``words``: it chooses a model and its vocabularies; its other options are not those of ``score``."""
+    return _is_inside(path, words.get("model", "")) and _is_for_decoding(path)
+
+
 def _found(name: str, given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, Given]] | None:
     """The options of a folder by name, and the given ones that override them; None unless the option ``name``
     is one folder."""
@@ -50,23 +58,41 @@ def _found(name: str, given: Mapping[str, Given]) -> tuple[dict[str, Given], dic
     from nmt.files.directories import read_directory  # takes time that most commands can save
 
     folder = paths[0]
-    config = _configuration(folder, given)
+    config = _configuration(name, folder, given)
+    unresolved = read_config(DECODE, config) if config else {}
     own = {
         option: value
         for option, value in given.items()
-        if option != name and not (config and value.origin is Origin.FILE)
+        if option != name
+        and not (option in _FILES and value.origin is Origin.FILE and value.value == unresolved.get(option))
     }
     files = {option: own[option].value for option in _FILES if option in own}
-    found: dict[str, Any] = read_directory(folder, config, **files)
+    found: dict[str, Any] = read_directory(folder, os.path.basename(config), **files)
     options = {option.replace("_", "-"): Given(value, Origin.FILE) for option, value in found.items()}
     return options, own
 
 
-def _configuration(folder: str, given: Mapping[str, Given]) -> str:
-    """The name of the last given configuration file that is in the folder; empty if none is."""
+def _configuration(name: str, folder: str, given: Mapping[str, Given]) -> str:
+    """The path of the last given configuration file for decoding that is in the folder; empty if none is."""
     paths = given["config"].value if "config" in given else ()
-    inside = [path for path in paths if os.path.samefile(os.path.dirname(path) or ".", folder)]
-    return os.path.basename(inside[-1]) if inside else ""
+    inside = [path for path in paths if _is_inside(path, folder)]
+    chosen = [path for path in inside if name == "models" or _is_for_decoding(path)]
+    return chosen[-1] if chosen else ""
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether the file exists in the folder; False if one of them does not exist."""
+    return (
+        os.path.isfile(path)
+        and os.path.isdir(folder)
+        and os.path.samefile(os.path.dirname(path) or ".", folder)
+    )
+
+
+def _is_for_decoding(path: str) -> bool:
+    from nmt.files.directories import names_models  # as above
+
+    return names_models(path)
 
 
 def _listed(paths: str | Sequence[str]) -> Sequence[str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs, require_distinct, write
-from nmt.commands.folders import with_scored_folder
+from nmt.commands.folders import chooses_scored, with_scored_folder
 from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable, require_writable
@@ -19,7 +19,9 @@ from nmt.text.sharing.parts import Sums, added
 
 logger = logging.getLogger(__name__)
 
-COMMAND = replace(SCORE, complete=lambda given: with_scored_folder(SCORE.complete(given)))
+COMMAND = replace(
+    SCORE, complete=lambda given: with_scored_folder(SCORE.complete(given)), sets_aside=chooses_scored
+)
 
 
 def run(options: ScoreOptions, argv: Sequence[str]) -> None:
@@ -57,7 +59,7 @@ def _check(options: ScoreOptions) -> None:
     if not options.train_sets:
         raise OptionError("--train-sets: the sources and the target are needed, got none")
     inputs = {"--train-sets": options.train_sets, "--model": [options.model], "--vocabs": options.vocabs}
-    require_distinct(inputs, options.output)
+    require_distinct({**inputs, "--pieces": options.pieces}, options.output)
     if options.summary:
         others = {"normalize": options.normalize, "word-scores": options.word_scores}
         for name, value in {**others, "alignment": options.alignment}.items():

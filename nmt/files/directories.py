@@ -59,6 +59,12 @@ def read_directory(path: str | os.PathLike[str], config: str = "", **options: An
     return _Directory(path_text(path)).arguments(config, options)
 
 
+def names_models(path: str) -> bool:
+    """Whether a YAML file is a configuration for decoding: it has ``models:``. OSError if unreadable."""
+    with open(path, "rb") as stream:
+        return _CONFIG.search(stream.read(_CONFIG_BYTES)) is not None
+
+
 class _Directory:
     """The names in a directory, and their roles."""
 
@@ -97,10 +103,7 @@ class _Directory:
         return usable[0] if usable else ""
 
     def _is_config(self, name: str) -> bool:
-        if not name.endswith((".yml", ".yaml")):
-            return False
-        with open(self._at(name), "rb") as stream:
-            return _CONFIG.search(stream.read(_CONFIG_BYTES)) is not None
+        return name.endswith((".yml", ".yaml")) and names_models(self._at(name))
 
     def _has_models(self, name: str) -> bool:
         try:
@@ -113,6 +116,8 @@ class _Directory:
         found = DECODE.from_config(self._at(name))
         for key in _PATHS:
             found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
+        if "pieces" in found:
+            found["pieces"] = tuple(map(self._present, found["pieces"]))
         if found.get("shortlist"):
             table, *numbers = found["shortlist"]
             found["shortlist"] = (self._present(table), *map(_as_number, numbers))
@@ -178,7 +183,8 @@ class _Directory:
         if "source.bpe" in self.names:
             raise self._error(
                 "source.bpe: this model needs text tokenized and split by subword-nmt, which is not "
-                "supported; do that first, and use Translator.from_config(decoder.yml)"
+                "supported; do that first, and use Translator.from_config(decoder.yml) (--config without "
+                "--models)"
             )
         present = [name for name in PIECES if name in self.names]
         if len(present) == 1:

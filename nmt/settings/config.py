@@ -66,6 +66,8 @@ class Command(Generic[C]):
     examples: commands for the help, each with its purpose.
     aliases: options that set several others.
     complete: adds options that follow from the given ones.
+    sets_aside: whether only ``complete`` reads a configuration file, from the options of the command line and
+        the file's path.
     check: validates all values together, raises OptionError, and returns them completed.
     goes_on: reads options from ``MODEL.yml`` if it exists, as resumed training does.
     """
@@ -77,6 +79,7 @@ class Command(Generic[C]):
     examples: tuple[tuple[str, str], ...] = ()
     aliases: tuple[Alias, ...] = ()
     complete: Callable[[Mapping[str, Given]], dict[str, Given]] = dict
+    sets_aside: Callable[[Mapping[str, Any], str], bool] = field(default=lambda words, path: False)
     check: Callable[[C], C] = field(default=lambda options: options)
     goes_on: bool = False
 
@@ -239,12 +242,16 @@ def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], 
     words, operands = read_command_line(command, argv)
     interpolate = words.get("interpolate-env-vars", False)
     from_files: dict[str, Any] = {}
-    for path in _configurations(command, words):
-        from_files |= read_config(command, path, interpolate=interpolate)
+    configurations = _configurations(command, words)
+    for path in configurations:
+        if not command.sets_aside(words, path):
+            from_files |= read_config(command, path, interpolate=interpolate)
     if interpolate or from_files.get("interpolate-env-vars", False):
         words = with_paths(words, _interpolated)
         from_files = with_paths(from_files, _interpolated)
     given = {name: Given(value, Origin.FILE) for name, value in from_files.items()}
+    if "config" in words:
+        words = {**words, "config": tuple(configurations)}  # interpolated, too
     given |= {name: Given(value, Origin.COMMAND_LINE) for name, value in words.items()}
     return command.complete(given), operands
 

@@ -20,14 +20,14 @@ def require_files(
     """
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
-    folders = [path for path in models if os.path.isdir(path)]
-    if folders:
+    if folder := next(filter(os.path.isdir, models), ""):
         raise OptionError(
-            f"{option}: expected the file of a model, got the folder {folders[0]}; Translator.from_dir, "
-            "Scorer.from_dir, and decode, score and server take the folder of one model"
+            f"{option}: {folder} is a directory: expected model files and --vocabs, or in decode, score and "
+            "server one directory alone (in Python from_dir)"
         )
     if not vocabs:
-        raise OptionError(f"--vocabs: the vocabularies of {of} are needed, got none")
+        absent = [f"; {path} does not exist ({option})" for path in models if not os.path.exists(path)]
+        raise OptionError(f"--vocabs: the vocabularies of {of} are needed, got none{''.join(absent[:1])}")
 
 
 def require_readable(option: str, paths: Iterable[str]) -> None:

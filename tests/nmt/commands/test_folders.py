@@ -89,6 +89,54 @@ def test_a_configuration_in_the_folder_is_chosen(tmp_path: Path, monkeypatch: py
     assert parse(decode.COMMAND, ["-m", ".", "-c", "second.yml"]).beam_size == 4
 
 
+def test_the_last_configuration_has_precedence(tmp_path: Path) -> None:
+    other = tmp_path / "other.yml"
+    other.write_text("beam-size: 3\nvocabs: [a.yml, b.yml]\n")
+    given = ["-m", str(OPUS), "-c", str(OPUS / "decoder.yml")]
+    options = parse(decode.COMMAND, [*given, str(other)])
+    assert (options.beam_size, options.normalize, options.vocabs) == (3, 1, ("a.yml", "b.yml"))
+    options = parse(decode.COMMAND, ["-m", str(OPUS), "-c", str(other), str(OPUS / "decoder.yml")])
+    assert (options.beam_size, options.vocabs) == (6, (YML, YML))
+
+
+def test_a_variable_in_the_path_of_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPUS", str(OPUS))
+    words = ["-m", "${OPUS}", "-c", "${OPUS}/decoder.yml", "--interpolate-env-vars"]
+    assert parse(decode.COMMAND, words).vocabs == (YML, YML)
+
+
+def test_a_decoders_configuration_chooses_what_scores(tmp_path: Path) -> None:
+    """As after training, which writes one for each model; ``score`` reads others in the folder as always."""
+    for name in ("a.npz", "b.npz", "v.spm"):
+        (tmp_path / name).touch()
+    for name in ("a", "b"):
+        text = f"models: [{name}.npz]\nvocabs: [v.spm, v.spm]\nbeam-size: 2\n"
+        (tmp_path / f"{name}.npz.decoder.yml").write_text(text)
+    (tmp_path / "score.yml").write_text("model: elsewhere.npz\nword-scores: true\n")
+    with pytest.raises(OptionError, match=r"several configurations: a\.npz.*--config"):
+        parse(score.COMMAND, ["-m", str(tmp_path)])
+    chosen = [str(tmp_path / "b.npz.decoder.yml"), str(tmp_path / "score.yml")]
+    options = parse(score.COMMAND, ["-m", str(tmp_path), "-c", *chosen])
+    assert (options.model, options.word_scores) == (str(tmp_path / "b.npz"), True)
+    assert options.vocabs == (str(tmp_path / "v.spm"),) * 2
+
+
+def test_pieces_are_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(OPUS, tmp_path, dirs_exist_ok=True)
+    spm, text = tmp_path / "source.spm", FOLDERS / "raw.txt"
+    for words in (["decode", "-i", text], ["score", "-t", text, text]):
+        assert cli.main([*map(str, words), "-m", str(tmp_path), "-o", str(spm), "--quiet"]) == 2
+        assert "source.spm is also read by --pieces" in capsys.readouterr().err
+    assert spm.read_bytes() == Path(SPM[0]).read_bytes()
+
+
+def test_folders_of_an_ensemble_and_missing_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["decode", "-m", str(OPUS), str(FIREFOX)]) == 2
+    assert "opus-mt is a directory: expected model files and --vocabs" in capsys.readouterr().err
+    assert cli.main(["decode", "-m", "opus-mt-de-en"]) == 2
+    assert "opus-mt-de-en does not exist (--models)" in capsys.readouterr().err
+
+
 def test_only_one_model_scores(tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz", "v.spm"):
         (tmp_path / name).touch()
@@ -97,6 +145,21 @@ def test_only_one_model_scores(tmp_path: Path) -> None:
         parse(score.COMMAND, ["-m", str(tmp_path)])
     options = parse(score.COMMAND, ["-m", str(tmp_path / "a.npz"), "-v", "x.spm", "x.spm"])
     assert (options.model, options.vocabs) == (str(tmp_path / "a.npz"), ("x.spm", "x.spm"))
+
+
+def test_only_the_files_of_a_folder_score() -> None:
+    options = parse(score.COMMAND, ["-m", str(OPUS)])
+    assert (options.model, options.vocabs) == (str(*OPUS.glob("*.npz")), (YML, YML))
+    assert list(options.pieces) == SPM and options.normalize == 0, "decoder.yml has 1"
+
+
+def test_files_that_are_given_are_not_looked_for(tmp_path: Path) -> None:
+    for name in ("a.npz", "vocab.de.yml", "vocab.en.yml"):
+        (tmp_path / name).touch()
+    for command in decode, score:
+        with pytest.raises(OptionError, match="several vocabularies"):
+            parse(command.COMMAND, ["-m", str(tmp_path)])
+        assert parse(command.COMMAND, ["-m", str(tmp_path), "-v", "x", "y"]).vocabs == ("x", "y")
 
 
 def test_a_folder_without_a_model_lists_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,34 @@ def test_a_path_that_leads_nowhere_stays(files: Files) -> None:
     assert (found["models"], found["vocabs"]) == (("/moved/other.npz",), ("/moved/a.yml", "b.yml"))
 
 
+def test_a_path_that_leads_elsewhere_stays(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But a bare name means the file in the directory, even if the working directory has another one."""
+    folder = files("model.npz", "v.spm")
+    (elsewhere := folder / "elsewhere").mkdir()
+    for name in "model.npz", "v.spm":
+        (elsewhere / name).touch()
+    files(decoder_yml=f"models: [{elsewhere / 'model.npz'}]\nvocabs: [v.spm, v.spm]\n")
+    monkeypatch.chdir(elsewhere)
+    found = read_directory(folder)
+    assert found["models"] == (str(elsewhere / "model.npz"),)
+    assert found["vocabs"] == (str(folder / "v.spm"),) * 2
+
+
+def test_files_that_only_look_like_those_of_a_model(files: Files) -> None:
+    folder = files("pytorch_model.bin", "vocab.spm", "vocab.spm.md5", README_md="models: [b.npz]\n")
+    found = read_directory(folder)
+    assert found["models"] == (str(folder / "pytorch_model.bin"),), "not HuggingFace's without config.json"
+    assert found["vocabs"] == (str(folder / "vocab.spm"),) * 2
+    (folder / "pytorch_model.bin").unlink()
+    files("model.npz", "config.json", good_yml="models: [model.npz]\n", wrong_yml="models: [model.npz]\nb: [")
+    assert read_directory(folder)["models"] == (str(folder / "model.npz"),)
+    (folder / "good.yml").unlink()
+    with pytest.raises(OptionError, match=r"wrong\.yml"):
+        read_directory(folder)
+    (folder / "wrong.yml").unlink()
+    assert read_directory(folder)["models"] == (str(folder / "model.npz"),)
+
+
 def test_an_empty_list_of_a_configuration_is_looked_for(files: Files) -> None:
     folder = files("a.npz", "vocab.spm", config_yml="models:\nvocabs:\nbeam-size: 2\n")
     found = read_directory(folder)
@@ -236,7 +264,7 @@ def test_a_single_path_is_a_list_of_one(files: Files, kind: type) -> None:
 
 
 ERRORS: dict[tuple[str, ...], str] = {
-    (): r"no model \(\.npz or \.bin\)\nthe directory holds 0 files: none",
+    (): r"no model \(\.npz or \.bin\)\nthe directory holds 0 files: none$",
     ("vocab.spm", "notes"): r"no model .*\n.*2 files: notes, vocab\.spm",
     ("a.npz", "b.bin", "vocab.spm"): r"several models: a\.npz, b\.bin; choose with models=",
     ("a.npz",): r"no vocabulary \(vocab\*\.spm, \*\.vocab\.yml\)\n.*a\.npz",
@@ -285,8 +313,11 @@ def test_errors_list_what_was_found(names: tuple[str, ...], files: Files) -> Non
 
 
 def test_directories_inside_are_named(files: Files) -> None:
-    (files() / "model").mkdir()
-    with pytest.raises(DirectoryError, match=r"\nand other directories, which are not searched: model$"):
+    for name in "model.npz", "de", "en":
+        (files("notes") / name).mkdir()
+    with pytest.raises(
+        DirectoryError, match=r"no model (.|\n)*\nand other .*, which are not searched: de, en, model\.npz$"
+    ):
         read_directory(files())
 
 
@@ -300,10 +331,10 @@ def test_what_is_no_directory(files: Files) -> None:
 def test_a_directory_is_no_model_file() -> None:
     folder = str(DATA / "opus-mt")
     for make in (Translator, Scorer):
-        with pytest.raises(OptionError, match=rf"got the folder {folder}; Translator\.from_dir"):
+        with pytest.raises(OptionError, match=rf"{folder} is a directory: .* \(in Python from_dir\)"):
             make(folder)  # type: ignore[operator]
-    with pytest.raises(OptionError, match="got the folder"):
-        Translator([folder, folder])
+    with pytest.raises(OptionError, match="is a directory"):
+        Translator([folder, folder], [str(DATA / "opus-mt" / "source.spm")] * 2)
 
 
 def test_pieces_can_be_named_without_a_directory() -> None:
@@ -338,3 +369,9 @@ def test_what_is_no_path_is_refused() -> None:
     for make in (Translator.from_dir, Translator.from_config):
         with pytest.raises(ArgumentError, match="expected the path of a file, got an int"):
             make(3)  # type: ignore[arg-type]
+
+
+def test_pieces_in_a_configuration_move_with_the_folder(files: Files) -> None:
+    text = "models: [m.npz]\nvocabs: [v.yml, v.yml]\npieces: [/gone/source.spm, ./gone/target.spm]\n"
+    folder = files("m.npz", "v.yml", "source.spm", "target.spm", config_yml=text)
+    assert read_directory(folder)["pieces"] == (str(folder / "source.spm"), str(folder / "target.spm"))
