@@ -6,20 +6,20 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.settings import DECODE, OptionError
+from nmt.settings import DECODE, Command, OptionError
 from nmt.settings.aliases import Given, Origin
 from nmt.settings.config import read_config
 
 _FILES = ("vocabs", "pieces", "shortlist")
 
 
-def with_folder(given: Mapping[str, Given]) -> dict[str, Given]:
-    """The given options of ``decode``, completed by those of the folder that ``--models`` names, if it does.
+def with_folder(given: Mapping[str, Given], command: Command[Any] = DECODE) -> dict[str, Given]:
+    """The given options of a command, completed by those of the folder that ``--models`` names, if it does.
 
     They count as those of a configuration file, and have precedence over one inside the folder, whose paths
     they resolve. Raises the errors of ``read_directory``.
     """
-    found = _found("models", given)
+    found = _found("models", given, command)
     if found is None:
         return dict(given)
     options, own = found
@@ -32,7 +32,7 @@ def with_scored_folder(given: Mapping[str, Given]) -> dict[str, Given]:
 
     Raises OptionError if its configuration names several models, and the errors of ``read_directory``.
     """
-    found = _found("model", given)
+    found = _found("model", given, DECODE)
     if found is None:
         return dict(given)
     options, own = found
@@ -49,9 +49,11 @@ def chooses_scored(words: Mapping[str, Any], path: str) -> bool:
     return _is_inside(path, words.get("model", "")) and _is_for_decoding(path)
 
 
-def _found(name: str, given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, Given]] | None:
+def _found(
+    name: str, given: Mapping[str, Given], command: Command[Any]
+) -> tuple[dict[str, Given], dict[str, Given]] | None:
     """The options of a folder by name, and the given ones that override them; None unless the option ``name``
-    is one folder."""
+    is one folder. command: whose options a configuration in the folder has."""
     paths = _listed(given[name].value) if name in given else ()
     if len(paths) != 1 or not os.path.isdir(paths[0]):
         return None
@@ -59,7 +61,7 @@ def _found(name: str, given: Mapping[str, Given]) -> tuple[dict[str, Given], dic
 
     folder = paths[0]
     config = _configuration(name, folder, given)
-    unresolved = read_config(DECODE, config) if config else {}
+    unresolved = read_config(command, config) if config else {}
     own = {
         option: value
         for option, value in given.items()
@@ -67,7 +69,7 @@ def _found(name: str, given: Mapping[str, Given]) -> tuple[dict[str, Given], dic
         and not (option in _FILES and value.origin is Origin.FILE and value.value == unresolved.get(option))
     }
     files = {option: own[option].value for option in _FILES if option in own}
-    found: dict[str, Any] = read_directory(folder, os.path.basename(config), **files)
+    found: dict[str, Any] = read_directory(folder, os.path.basename(config), command=command, **files)
     options = {option.replace("_", "-"): Given(value, Origin.FILE) for option, value in found.items()}
     return options, own
 

@@ -15,7 +15,7 @@ from nmt.settings.serving import SERVER, ServerOptions
 
 logger = logging.getLogger(__name__)
 
-COMMAND = replace(SERVER, complete=with_folder)
+COMMAND = replace(SERVER, complete=lambda given: with_folder(given, SERVER))
 
 
 def run(options: ServerOptions, argv: Sequence[str]) -> int | None:

@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from mgraph.files.paths import path_text
-from nmt.settings import DECODE, OptionError
+from nmt.settings import DECODE, Command, OptionError
 
 # Decoder configurations have `models:`, those of training `model:`; in a vocabulary, an id follows the word.
 _CONFIG = re.compile(rb"""^(?:\xef\xbb\xbf)?(["']?)models\1[ \t]*:(?![ \t]*\d+[ \t]*\r?$)""", re.MULTILINE)
@@ -44,7 +44,9 @@ class DirectoryError(OptionError):
     """A directory does not hold exactly one model with its vocabularies; the message lists its files."""
 
 
-def read_directory(path: str | os.PathLike[str], config: str = "", **options: Any) -> dict[str, Any]:
+def read_directory(
+    path: str | os.PathLike[str], config: str = "", *, command: Command[Any] = DECODE, **options: Any
+) -> dict[str, Any]:
     """The arguments of ``Translator`` for the model in the directory ``path``.
 
     They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if any, and the configuration's
@@ -52,11 +54,13 @@ def read_directory(path: str | os.PathLike[str], config: str = "", **options: An
 
     config: the name of the configuration to use, if there are several. A bare name in a configuration, or a
     path that does not exist, as after the directory was moved, means the file of that name in the directory.
+    command: whose options a configuration may have; those of the command line only, such as ``port``, do not
+    count.
 
     Raises DirectoryError for no or several candidates, OptionError for an invalid configuration, OSError for
     files that cannot be read.
     """
-    return _Directory(path_text(path)).arguments(config, options)
+    return _Directory(path_text(path), command).arguments(config, options)
 
 
 def names_models(path: str) -> bool:
@@ -68,8 +72,8 @@ def names_models(path: str) -> bool:
 class _Directory:
     """The names in a directory, and their roles."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, command: Command[Any]) -> None:
+        self.path, self._command = path, command
         if not os.path.isdir(path):
             raise DirectoryError(f"{path}: expected a model directory")
         present = [entry for entry in os.scandir(path) if not entry.name.startswith(".")]
@@ -113,7 +117,7 @@ class _Directory:
 
     def _configured(self, name: str) -> dict[str, Any]:
         """The options of a configuration, with paths resolved by ``_present``."""
-        found = DECODE.from_config(self._at(name))
+        found = self._command.from_config(self._at(name))
         for key in _PATHS:
             found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
         if "pieces" in found:

@@ -130,6 +130,16 @@ def test_pieces_are_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert spm.read_bytes() == Path(SPM[0]).read_bytes()
 
 
+def test_a_servers_configuration_in_the_folder(tmp_path: Path) -> None:
+    shutil.copytree(OPUS, tmp_path, dirs_exist_ok=True)
+    config = tmp_path / "decoder.yml"
+    config.write_text(f"{config.read_text()}\nport: 9090\nmax-connections: 7\n")
+    options = parse(server.COMMAND, ["-m", str(tmp_path), "-c", str(config), "--max-connections", "8"])
+    assert (options.port, options.max_connections, options.beam_size) == (9090, 8, 6)
+    assert options.vocabs == (str(tmp_path / Path(YML).name),) * 2
+    assert parse(server.COMMAND, ["-m", str(tmp_path)]).beam_size == 6
+
+
 def test_folders_of_an_ensemble_and_missing_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["decode", "-m", str(OPUS), str(FIREFOX)]) == 2
     assert "opus-mt is a directory: expected model files and --vocabs" in capsys.readouterr().err
