@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .arrays import as_array, described
@@ -17,7 +16,7 @@ from .leaves import check_value
 from .names import with_article
 from .places import here
 from .recording import is_node
-from .specs import Spec
+from .specs import Spec, holds_keys
 from .types import Type
 
 Inputs = Sequence[Any] | Mapping[str, Any]
@@ -132,6 +131,6 @@ def _is_key(value: Any) -> bool:
     """Whether ``value`` is one random key, or the words of a key, as from ``jax.random.PRNGKey``."""
     if not isinstance(value, np.ndarray | jax.Array):
         return False
-    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if holds_keys(value):
         return value.ndim == 0
     return value.dtype == np.uint32 and value.ndim == 1

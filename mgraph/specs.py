@@ -62,6 +62,11 @@ def is_real(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jnp.floating)
 
 
+def holds_keys(array: Any) -> bool:
+    """Whether an array or a spec holds typed random keys, as from ``jax.random.key``."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
 def as_jax(value: Any) -> jax.Array:
     """``value`` as a JAX array that keeps its element type, 64-bit types included."""
     if isinstance(value, jax.Array):

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from .shape import Shape
+from .specs import holds_keys
 
 NAME = "threefry2x32"
 """JAX's name of the generator."""
@@ -77,7 +78,7 @@ def _drawn(words: jax.Array, shape: Shape) -> jax.Array:
 
 
 def _is_written_out(key: jax.Array) -> bool:
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    typed = holds_keys(key)
     return bool(typed and jax.random.key_impl(key) == NAME and jax.config.jax_threefry_partitionable)
 
 

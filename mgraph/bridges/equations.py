@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.extend.core.primitives import broadcast_in_dim_p
@@ -20,7 +19,7 @@ from ..graph import ExpressionGraph
 from ..node import Node
 from ..places import here
 from ..shape import Shape
-from ..specs import has_float
+from ..specs import has_float, holds_keys
 from ..types import as_type
 from .calls import Call, WideCalls, apply_call
 from .errors import UnsupportedPrimitiveError
@@ -159,7 +158,7 @@ class Walk:
         known: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
         for held in consts:
             refuse_traced("from_jax of a function that closes over a value", held)
-            if jnp.issubdtype(held.dtype, jax.dtypes.prng_key):
+            if holds_keys(held):
                 raise UnsupportedPrimitiveError(
                     f"from_jax: the function closes over a random key, {described(held)}, which has no "
                     f"meaning in a graph{here()}"

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from ..errors import ArgumentError
+from ..specs import holds_keys
 from .base import Optimizer, OptimizerState
 from .optax_functions import check_arguments, named, optimizers, rate_of, shapes_of
 
@@ -102,7 +103,7 @@ class Optax(Optimizer):
         for (path, leaf), spec in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(specs), strict=True):
             moment, parameter = self._name(path, params)
             # A copy, because optax's state may hold the parameters, and the buffers of both are donated.
-            array = jax.random.key_data(leaf) if _is_key(spec) else jnp.array(leaf, spec.dtype)
+            array = jax.random.key_data(leaf) if holds_keys(spec) else jnp.array(leaf, spec.dtype)
             moments.setdefault(moment, {})[parameter] = array
         return moments
 
@@ -112,7 +113,7 @@ class Optax(Optimizer):
         def found(path: Any, spec: Any) -> Any:
             moment, parameter = self._name(path, params)
             array = moments[moment][parameter]
-            return jax.random.wrap_key_data(array) if _is_key(spec) else array
+            return jax.random.wrap_key_data(array) if holds_keys(spec) else array
 
         return jax.tree.map_with_path(found, specs)
 
@@ -122,8 +123,3 @@ class Optax(Optimizer):
         parameter = last.key if isinstance(last, jax.tree_util.DictKey) and last.key in params else ""
         rest = jax.tree_util.keystr(path[:-1] if parameter else path, simple=True, separator=".")
         return f"{self}.{rest}".removesuffix("."), parameter
-
-
-def _is_key(spec: Any) -> bool:
-    """Whether an array holds keys of a random generator."""
-    return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))

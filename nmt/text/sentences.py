@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nmt.settings import OptionError
 from nmt.settings.training import TrainOptions
+from nmt.text.letters import in_capitals
 from nmt.text.lines import as_bytes, is_utf8
 from nmt.text.parallel import Fields, Row
 from nmt.text.vocabs.base import Vocab, VocabError, as_text
@@ -263,14 +264,6 @@ class Casing:
                 lines[0] = as_bytes(in_title_case(as_text(lines[0])))
             return True
         return False
-
-
-def in_capitals(text: str) -> str:
-    """``text`` with every letter capitalized that has a single capital."""
-    capitals = text.upper()
-    if len(capitals) == len(text):
-        return capitals
-    return "".join(upper if len(upper := letter.upper()) == 1 else letter for letter in text)
 
 
 def in_title_case(text: str) -> str:

@@ -14,7 +14,7 @@ from jax.tree_util import keystr
 
 from ...errors import ArgumentError, ElementTypeError
 from ...places import here
-from ...specs import is_real
+from ...specs import holds_keys, is_real
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _is_array(leaf: Any) -> bool:
 
 def is_key(value: Any) -> bool:
     """Whether a value is an array of random keys."""
-    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return hasattr(value, "dtype") and holds_keys(value)
 
 
 def _name(function: Callable[..., Any], position: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from layers import FactorGroups
+from nmt.text.letters import in_capitals, in_small_letters
 
 from .base import EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
 
@@ -17,20 +18,12 @@ SEPARATOR = "|"
 LEMMA = "lemma"
 MAX_FACTORS = 1 << 25
 _GLUED_LEFT, _GLUED_RIGHT = frozenset(("gl+", "wbn", "cbn", "wi")), frozenset(("gr+", "wen", "cen"))
-
-
-def _by_letter(change: Callable[[str], str]) -> Callable[[str], str]:
-    """``change`` for each letter alone, if that makes one letter: as in Marian, ``ß`` has no capital."""
-    return lambda text: "".join(new if len(new := change(letter)) == 1 else letter for letter in text)
-
-
-_UPPER, _LOWER = _by_letter(str.upper), _by_letter(str.lower)
 _CASES: Mapping[str, Callable[[str], str]] = {
-    "ci": lambda lemma: _UPPER(lemma[:1]) + _LOWER(lemma[1:]),
-    "ca": _UPPER,
-    "cn": _LOWER,
-    "scu": _UPPER,
-    "scl": _LOWER,
+    "ci": lambda lemma: in_capitals(lemma[:1]) + in_small_letters(lemma[1:]),
+    "ca": in_capitals,
+    "cn": in_small_letters,
+    "scu": in_capitals,
+    "scl": in_small_letters,
 }
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))")
 # How Marian reads these lines of old files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from nmt.text.lines import without_end
 
@@ -52,7 +53,6 @@ class DefaultVocab(Vocab):
                 else f"{path}: a vocabulary without words"
             )
         self._words = _words_by_id(self._ids)
-        self._lists_pieces = _PIECES * sum(SPACE in word for word in self._ids) > len(self._ids)
         self._size = max(self._words) + 1
         if self._size > MAX_SIZE:
             last = self._words[self._size - 1]
@@ -79,6 +79,10 @@ class DefaultVocab(Vocab):
                 f"these {len(self._ids)} words, of which the first is {next(iter(self._ids))[:80]!r}"
             )
         return self._ids[word]
+
+    @cached_property
+    def _lists_pieces(self) -> bool:
+        return _PIECES * sum(SPACE in word for word in self._ids) > len(self._ids)
 
     def words(self) -> Iterable[str]:
         """All words; there may be far fewer than ids."""
