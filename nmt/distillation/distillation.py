@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,9 @@ from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
 from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
 from nmt.distillation.report import measured, write_report
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
-from nmt.distillation.student import training_options, tuning_options
+from nmt.distillation.student import learn_vocab, training_options, tuning_options
 from nmt.distillation.teaching import translate, write_corpus
+from nmt.files.directories import read_directory
 from nmt.files.new_folder import new_folder
 from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import check_samples
@@ -28,8 +30,11 @@ from nmt.settings.distillation import DistillOptions, Teacher
 from nmt.settings.option import options_of
 from nmt.settings.sections import Devices
 from nmt.text.lines import is_stream, open_input, read_lines
-from nmt.text.parallel import read_rows
+from nmt.text.parallel import Row, read_rows
+from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.creation import DEFAULT_PIECES
 from nmt.text.vocabs.loading import load_vocab, load_vocabs
+from nmt.text.vocabs.sentence_piece import SegmentedVocab
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
 from nmt.training.validation.evaluation import ValidationSet, check_sets
@@ -40,6 +45,7 @@ T = TypeVar("T")
 
 USES: Mapping[str, Sequence[str]] = {
     "translate": (*options_of(Teacher), "input", "references"),
+    "vocabs": ("student-vocabs", "student-dim-vocab"),
     "align": (*options_of(AlignmentOptions),),
     "shortlist": (*options_of(ShortlistLimits),),
     "train": ("student", "after", "guided-alignment", "valid-sets"),
@@ -48,10 +54,12 @@ USES: Mapping[str, Sequence[str]] = {
     "report": (),
 }
 """The stages in order, each with the options that no earlier stage uses."""
-CONTINUED = ("teacher.target.part", "teacher.target", "student.npz", "tuned.npz")
+VOCAB = "vocab.spm"
+CONTINUED = ("teacher.target.part", "teacher.target", VOCAB, "student.npz", "tuned.npz")
 """The files from which a stage goes on."""
 SEED = 1
-"""The seed of samples for ``--mbr``: a resumed run draws the same samples as an uninterrupted one."""
+"""The seed of samples, for ``--mbr`` and for learning pieces: a resumed run draws the same ones as an
+uninterrupted one."""
 
 
 def distill(**given: Any) -> str:
@@ -68,18 +76,19 @@ class Distillation:
     """A teacher translates a text, and a student learns it (Kim and Rush 2016).
 
     In the folder ``--output``: ``teacher.target``, the translations; ``corpus.source`` and
-    ``corpus.target``, the pairs without empty sides; ``corpus.align``, their word alignments; ``lex.s2t`` and
-    ``lex.s2t.bin``, the shortlist; ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/``
-    and ``bergamot/``, the files to use, which ``Translator.from_dir`` reads; ``report.json`` and
-    ``report.txt``.
+    ``corpus.target``, the pairs without empty sides; ``vocab.spm``, if the student's vocabulary is learned;
+    ``corpus.align``, the pairs' word alignments; ``lex.s2t`` and ``lex.s2t.bin``, the shortlist;
+    ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/`` and ``bergamot/``, the files to use,
+    which ``Translator.from_dir`` reads; ``report.json`` and ``report.txt``.
 
-    Raises OptionError for invalid options, OSError for files that cannot be read, and the errors of the
-    stages; StagesError, too, for a folder that has files to go on from, but no record of what made them;
-    StoppedError after ``stop``.
+    Raises OptionError for invalid options, DirectoryError for a folder that does not hold exactly one model
+    with its vocabularies, OSError for files that cannot be read, and the errors of the stages; StagesError,
+    too, for a folder that has files to go on from, but no record of what made them; StoppedError after
+    ``stop``.
     """
 
     def __init__(self, options: DistillOptions) -> None:
-        self.options, self.folder = options, Path(options.output)
+        self.options, self.folder = _with_folder(options), Path(options.output)
         self._trainer: Trainer | None = None
         self._stopped = False
         self._check()
@@ -108,6 +117,7 @@ class Distillation:
         devices.start_all(options.cpu_threads, options.devices)
         student, tuned = self._at("student.npz"), self._at("tuned.npz")
         stages.run("translate", f"the teacher translates {options.input}", self._translate)
+        stages.run("vocabs", f"the student's are {' and '.join(dict.fromkeys(self._vocabs))}", self._learn)
         stages.run("align", "words are aligned", self._align)
         stages.run("shortlist", "links are counted", self._count)
         stages.run("train", f"the student is trained for {options.after}", lambda: self._train(student))
@@ -127,13 +137,29 @@ class Distillation:
     def _corpus(self) -> tuple[Path, Path]:
         return self._at("corpus.source"), self._at("corpus.target")
 
+    @property
+    def _pieces(self) -> int:
+        """How many pieces the student's vocabulary is to learn; 0 if it is given."""
+        options = self.options
+        by_default = DEFAULT_PIECES if options.pieces and not options.student_vocabs else 0
+        return options.student_dim_vocab or by_default
+
+    @property
+    def _vocabs(self) -> tuple[str, ...]:
+        """The student's vocabularies."""
+        if self._pieces:
+            return (str(self._at(VOCAB)),) * 2
+        return self.options.student_vocabs or self.options.vocabs
+
     def _inputs(self) -> dict[str, Sequence[str]]:
         options = self.options
         named = {
             "models": options.models,
             "vocabs": options.vocabs,
+            "pieces": options.pieces,
             "input": [options.input],
             "references": [options.references],
+            "student-vocabs": options.student_vocabs,
             "student": [options.student],
             "valid-sets": options.valid_sets,
         }
@@ -143,8 +169,11 @@ class Distillation:
         """Raise the errors that can be found before anything is created."""
         options = self.options
         require_files("--models", options.models, options.vocabs)
-        if len(options.vocabs) != 2:
-            raise OptionError(f"--vocabs: expected two, for source and target, got {len(options.vocabs)}")
+        for name, vocabs in (("vocabs", options.vocabs), ("student-vocabs", options.student_vocabs)):
+            if len(vocabs) != 2 and (vocabs or name == "vocabs"):
+                raise OptionError(f"--{name}: expected two, for source and target, got {len(vocabs)}")
+        if options.student_vocabs and options.student_dim_vocab:
+            raise OptionError("--student-dim-vocab learns a vocabulary, --student-vocabs gives them")
         if not options.input:
             raise OptionError("--input: the text for the teacher is needed")
         check_sets(options.valid_sets, len(options.vocabs), tsv=False)
@@ -155,11 +184,9 @@ class Distillation:
         if options.mbr and options.references:
             raise OptionError(f"--mbr {options.mbr} chooses without --references")
         check_samples(options.mbr, options.mbr_samples)
-        for name in ("models", "vocabs"):
-            require_readable(f"--{name}", getattr(options, name))
-        for name in ("input", "references", "student"):
-            require_readable(f"--{name}", [getattr(options, name)])
         inputs = self._inputs()
+        for name in ("models", "vocabs", "pieces", "input", "references", "student-vocabs", "student"):
+            require_readable(f"--{name}", inputs[name])
         del inputs["references"]  # which are read only once
         for name, paths in inputs.items():
             for path in filter(is_stream, paths):
@@ -187,13 +214,16 @@ class Distillation:
         ]
         for training in trainings:
             check_training(training)
-        ValidationSet.read(trainings[0], load_vocabs(self.options.vocabs, (0, 0)))
+        ValidationSet.read(trainings[0], self._teachers_vocabs())
 
-    def _translator(self, models: tuple[str, ...], **given: Any) -> Translator:
+    def _teachers_vocabs(self) -> list[Vocab]:
+        return load_vocabs(self.options.vocabs, (0, 0), pieces=self.options.pieces)
+
+    def _translator(self, models: tuple[str, ...], vocabs: tuple[str, ...], **given: Any) -> Translator:
         """A translator that uses the compilation cache and the devices as they are already set up."""
         return Translator(
             models,
-            self.options.vocabs,
+            vocabs,
             mini_batch=self.options.mini_batch,
             maxi_batch=100,
             maxi_batch_sort="src",
@@ -204,6 +234,9 @@ class Distillation:
         options = self.options
         return self._translator(
             options.models,
+            options.vocabs,
+            pieces=options.pieces,
+            precision=options.precision,
             weights=options.weights,
             beam_size=options.beam_size,
             normalize=options.normalize,
@@ -218,25 +251,36 @@ class Distillation:
             translate(teacher, options.input, references, choose, target, lambda: self._stopped)
         write_corpus(options.input, target, self.folder)
 
+    def _learn(self) -> None:
+        """Learn the student's vocabulary, unless it is given or an earlier run has learned it."""
+        path = self._at(VOCAB)
+        if self._pieces and not path.exists():
+            teachers, _ = self._teachers_vocabs()
+            languages = teachers.languages if isinstance(teachers, SegmentedVocab) else ()
+            learn_vocab(path, self._rows, self._pieces, languages, SEED)
+
     def _align(self) -> None:
-        links = aligned(Pairs.of(self._rows()), self.options)
+        links = aligned(Pairs.of(self._split_rows()), self.options)
         with open(self._at("corpus.align"), "w", encoding="ascii") as output:
             output.writelines(f"{pharaoh(found)}\n" for found in self._until_stopped(links))
 
-    def _rows(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """The pairs of the corpus as pieces; StoppedError after ``stop``."""
-        rows = self._until_stopped(read_rows(list(map(str, self._corpus))))
-        return split_rows(rows, self.options.vocabs)
+    def _rows(self) -> Iterator[Row]:
+        """The pairs of the corpus; StoppedError after ``stop``."""
+        return self._until_stopped(read_rows(list(map(str, self._corpus))))
+
+    def _split_rows(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """The pairs as the student's pieces; StoppedError after ``stop``."""
+        return split_rows(self._rows(), self._vocabs)
 
     def _count(self) -> None:
         options, counts = self.options, LinkCounts()
         with open(self._at("corpus.align"), "rb") as links:
-            for number, ((source, target), line) in enumerate(zip(self._rows(), links, strict=True), 1):
+            for number, ((source, target), line) in enumerate(zip(self._split_rows(), links, strict=True), 1):
                 counts.add(source, target, read_pharaoh(line, f"{links.name}: line {number}"))
         with open(self._at("lex.s2t"), "wb") as output:
             lines = counts.table(best=options.best, threshold=options.threshold)
             output.writelines(line + b"\n" for line in lines)
-        vocabs = [load_vocab(path) for path in options.vocabs]
+        vocabs = [load_vocab(path) for path in self._vocabs]
         dump_shortlist(
             self._at(LEXICON),
             counts,
@@ -260,7 +304,7 @@ class Distillation:
             raise StoppedError(f"stopped; run the same command again to continue with {model}")
 
     def _training(self) -> dict[str, Any]:
-        return training_options(self.options, self._corpus, self._at("corpus.align"))
+        return training_options(self.options, self._vocabs, self._corpus, self._at("corpus.align"))
 
     def _devices(self) -> tuple[str, ...]:
         """All devices that JAX has: it already runs only on those of ``--devices``."""
@@ -268,13 +312,15 @@ class Distillation:
 
     def _write(self) -> None:
         for kind in GEMM_TYPES:
-            write_files(self._at(kind), kind, self._at("tuned.npz"), self._at(LEXICON), self.options.vocabs)
+            write_files(self._at(kind), kind, self._at("tuned.npz"), self._at(LEXICON), self._vocabs)
 
     def _report(self, stages: Stages) -> None:
         search = {"beam_size": 1, "normalize": 1.0}
         systems: dict[str, Callable[[], Translator]] = {
             "teacher": self._teacher,
-            "student, float32": lambda: self._translator((str(self._at("student.npz")),), **search),
+            "student, float32": lambda: self._translator(
+                (str(self._at("student.npz")),), self._vocabs, **search
+            ),
             "student, int8, shortlist": lambda: Translator.from_dir(
                 str(self._at("marian")), CONFIG, precision="int8"
             ),
@@ -284,6 +330,17 @@ class Distillation:
             for name, make in self._until_stopped(systems.items())
         ]
         logger.info("[distill] report:\n%s", write_report(self.folder, found, stages.seconds).rstrip())
+
+
+def _with_folder(options: DistillOptions) -> DistillOptions:
+    """The options with the files of the folder that ``--models`` names, if it does; given ones override."""
+    if len(options.models) != 1 or not os.path.isdir(options.models[0]):
+        return options
+    names = "weights", "vocabs", "pieces"
+    given = {name: value for name in names if (value := getattr(options, name))}
+    found = read_directory(options.models[0], **given)
+    files: dict[str, Any] = {name: tuple(found[name]) for name in ("models", *names) if name in found}
+    return replace(options, **files)
 
 
 def _decisive(options: DistillOptions) -> dict[str, Any]:

@@ -1,14 +1,19 @@
-"""The student's architecture and training."""
+"""The student's vocabulary, architecture and training."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.distillation import DistillOptions
+from nmt.text.parallel import Row
+from nmt.text.vocabs.base import as_text
+from nmt.text.vocabs.creation import create_vocab
+from nmt.text.vocabs.pieces import TAG
 
 ARCHITECTURE: Mapping[str, Any] = {
     "type": "transformer",
@@ -46,13 +51,31 @@ CHOSEN = (
 """The options that a configuration of the student may not set: its files, and where it is trained."""
 
 
-def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: Path) -> dict[str, Any]:
+def learn_vocab(
+    path: Path, rows: Callable[[], Iterable[Row]], pieces: int, languages: Collection[str] = (), seed: int = 1
+) -> None:
+    """Learn a vocabulary of SentencePiece pieces from both sides of a corpus.
+
+    rows: reads its pairs; called twice. pieces: how many. languages: the teacher's language tokens
+    (``>>fra<<``); those in the corpus become pieces. seed: for the sample of lines that ``create_vocab``
+    learns from. VocabError with SentencePiece's message, such as that there is too little text for so many
+    pieces.
+    """
+    tokens = {token for source, _ in rows() for token in TAG.findall(as_text(source))}.intersection(languages)
+    options = f"--user_defined_symbols={','.join(sorted(tokens))}" if tokens else ""
+    create_vocab(path, chain.from_iterable(rows()), pieces, options=options, seed=seed)
+
+
+def training_options(
+    options: DistillOptions, vocabs: tuple[str, ...], corpus: tuple[Path, Path], links: Path
+) -> dict[str, Any]:
     """The options of the student's training: the defaults, then the configuration ``--student``.
 
-    corpus: the text to train on. links: its word alignments. The layers of the decoder are tied to the first.
-    All embeddings are tied if source and target share a vocabulary, else those of the target.
+    vocabs: the student's, for source and target. corpus: the text to train on. links: its word alignments.
+    The layers of the decoder are tied to the first. All embeddings are tied if source and target share a
+    vocabulary, else those of the target.
     """
-    shared = os.path.samefile(options.vocabs[0], options.vocabs[-1])
+    shared = vocabs[0] == vocabs[-1] or os.path.samefile(vocabs[0], vocabs[-1])
     given = TRAIN.from_config(options.student) if options.student else {}
     for name in CHOSEN:
         if name in given:
@@ -62,7 +85,7 @@ def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: 
     made.setdefault("transformer_tied_layers", (1,) * made["dec_depth"])
     made |= {
         "train_sets": tuple(map(str, corpus)),
-        "vocabs": options.vocabs,
+        "vocabs": vocabs,
         "valid_sets": options.valid_sets,
         "guided_alignment": str(links) if options.guided_alignment else "none",
     }

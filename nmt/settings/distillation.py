@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from nmt.settings.alignment import AlignmentOptions, ShortlistLimits
 from nmt.settings.option import Options, again, option
-from nmt.settings.sections import BatchOptions, BeamOptions, Devices, Logging, Searching
+from nmt.settings.sections import (
+    BatchOptions,
+    BeamOptions,
+    Devices,
+    Logging,
+    Precision,
+    Searching,
+    TranslatedTexts,
+)
 
 CHOICES = ("best", "chrf", "bleu")
 STUDENT_AFTER, TUNED_AFTER = "100Ku", "5000u"
@@ -15,9 +23,13 @@ class Teacher(Options):
 
     title = "Teacher"
 
-    models: tuple[str, ...] = option((), "the model or, as an ensemble, the models", short="m")
-    vocabs: tuple[str, ...] = option((), "vocabularies of source and target, the student's too", short="v")
+    models: tuple[str, ...] = option(
+        (), "the model or, as an ensemble, the models; or the folder of a published model", short="m"
+    )
+    vocabs: tuple[str, ...] = option((), "vocabularies of source and target", short="v")
+    pieces: tuple[str, ...] = again(TranslatedTexts, "pieces")
     weights: tuple[float, ...] = option((), "weights of the models of an ensemble")
+    precision: tuple[str, ...] = again(Precision, "precision")
     beam_size: int = again(BeamOptions, "beam_size", 6)
     normalize: float = again(BeamOptions, "normalize", 1.0)
     mini_batch: int = again(BatchOptions, "mini_batch", help="lines that the teacher translates at a time")
@@ -44,6 +56,15 @@ class Student(Options):
     title = "Student"
 
     output: str = option("student", "the folder for all output", short="o")
+    student_vocabs: tuple[str, ...] = option(
+        (), "vocabularies of source and target; by default the teacher's, unless it has --pieces"
+    )
+    student_dim_vocab: int = option(
+        0,
+        "instead, learn a vocabulary of this many SentencePiece pieces from both sides of the corpus; "
+        "by default 32000 if the teacher has --pieces",
+        least=0,
+    )
     student: str = option("", "configuration of mgraph train; overrides the default student's")
     after: str = option(STUDENT_AFTER, "train this long: 100Ku, 10e, 10Gt", short="a")
     guided_alignment: bool = option(False, "let its attention learn the word alignments")

@@ -33,8 +33,11 @@ from nmt.settings.distillation import DistillOptions
 from nmt.settings.option import options_of
 from nmt.settings.sections import Devices, Logging
 from nmt.text.parallel import ParallelTextError
-from tests.helpers.places import SHIPPED
+from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.places import DATA, SHIPPED
 
+FOLDERS = DATA / "directories"
 MODEL, VOCAB = str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm")
 
 
@@ -227,19 +230,62 @@ def test_the_students_options(tmp_path: Path) -> None:
     config = tmp_path / "student.yml"
     config.write_text("dim-emb: 64\ndec-depth: 3\nlr-warmup: 100\n")
     places = (tmp_path / "source", tmp_path / "target"), tmp_path / "links"
-    found = training_options(options(tmp_path, student=str(config), after="7u"), *places)
+    found = training_options(options(tmp_path, student=str(config), after="7u"), (VOCAB, VOCAB), *places)
     assert (found["dim_emb"], found["enc_depth"], found["dec_cell"]) == (64, 6, "ssru")
     assert found["transformer_tied_layers"] == (1, 1, 1) and found["tied_embeddings_all"]
     assert (found["after"], found["guided_alignment"], found["lr_warmup"]) == ("7u", "none", "100")
     same = VOCAB, os.path.relpath(VOCAB)
-    guided = training_options(replace(options(tmp_path, guided_alignment=True), vocabs=same), *places)
+    guided = training_options(options(tmp_path, guided_alignment=True), same, *places)
     assert guided["guided_alignment"] == str(places[1]) and guided["tied_embeddings_all"]
+    other = training_options(options(tmp_path), (VOCAB, str(config)), *places)
+    assert other["vocabs"] == (VOCAB, str(config))
+    assert other["tied_embeddings"] and "tied_embeddings_all" not in other
     tuned = tuning_options(options(tmp_path, tune_after="3u"), found, tmp_path / "student.npz")
     assert (tuned["quantize_bits"], tuned["exponential_smoothing"], tuned["after"]) == (8, 0.0, "3u")
     for name, value in (("train-sets", "[a, b]"), ("devices", "[0, 1]"), ("num-processes", "2")):
         config.write_text(f"{name}: {value}\n")
         with pytest.raises(OptionError, match=f"student.yml: {name} is chosen by mgraph distill"):
-            training_options(options(tmp_path, student=str(config)), *places)
+            training_options(options(tmp_path, student=str(config)), (VOCAB, VOCAB), *places)
+
+
+def of_folder(name: str, output: Path, **given: Any) -> Distillation:
+    raw, translated = str(FOLDERS / "raw.txt"), str(FOLDERS / "opus-mt.txt")
+    known = {"input": raw, "valid_sets": (raw, translated), "output": str(output), **given}
+    return Distillation(DistillOptions(models=(str(FOLDERS / name),), **known))
+
+
+def test_opus_mt_teaches_a_student_with_pieces_of_its_own(tmp_path: Path) -> None:
+    job = of_folder("opus-mt", tmp_path, student_dim_vocab=44, mini_batch=1)
+    for stage in (job._translate, job._learn, job._align, job._count):
+        stage()
+    assert (tmp_path / "teacher.target").read_bytes() == (FOLDERS / "opus-mt.txt").read_bytes()
+    learned = str(tmp_path / "vocab.spm")
+    assert job._training()["vocabs"] == (learned, learned) and job._training()["tied_embeddings_all"]
+    vocab = load_vocab(learned)
+    pieces = [vocab[number] for number in vocab.encode(">>deu<< forty-two")]
+    assert len(vocab) == 44 and pieces[:2] == ["▁", ">>deu<<"], "a language token stays whole"
+    assert vocab.decode(vocab.encode("neunundneunzig")) == "neunundneunzig", "both sides are in it"
+    assert all(len(line.split()) == 3 for line in (tmp_path / "lex.s2t").read_text().splitlines())
+    before = (tmp_path / "vocab.spm").stat()
+    job._learn()
+    assert (tmp_path / "vocab.spm").stat() == before, "a run that goes on keeps it"
+
+
+def test_whose_vocabularies_the_student_has(tmp_path: Path) -> None:
+    learned, yml = str(tmp_path / "vocab.spm"), str(next((FOLDERS / "opus-mt").glob("*.vocab.yml")))
+    firefox = str(FOLDERS / "firefox" / "vocab.ende.spm")
+    assert of_folder("opus-mt", tmp_path)._vocabs == (learned, learned)
+    assert of_folder("firefox", tmp_path)._vocabs == (firefox, firefox)
+    assert of_folder("firefox", tmp_path, student_dim_vocab=40)._vocabs == (learned, learned)
+    given = of_folder("opus-mt", tmp_path, student_vocabs=(VOCAB, firefox))
+    assert given._vocabs == (VOCAB, firefox) and given.options.vocabs == (yml, yml)
+    assert [Path(path).name for path in given.options.pieces] == ["source.spm", "target.spm"]
+    swapped = given.options.pieces[::-1]
+    assert of_folder("opus-mt", tmp_path, pieces=swapped).options.pieces == swapped
+    job = of_folder("opus-mt", tmp_path, student_dim_vocab=9999)
+    write_corpus(str(FOLDERS / "raw.txt"), FOLDERS / "opus-mt.txt", tmp_path)
+    with pytest.raises(VocabError, match="vocab.spm: SentencePiece learns no pieces from these 18 lines"):
+        job._learn()
 
 
 def test_a_student_is_trained_by_one_of_several_processes_alone(
@@ -282,13 +328,17 @@ def test_stages_without_lines_to_translate_or_updates_stop_too(
         job._align()
     assert (tmp_path / "corpus.align").read_text().count("\n") == 2
     stages = Stages(tmp_path, {}, {}, {})
-    for stage in (job._align, job._count, lambda: job._report(stages)):
+    learning = Distillation(replace(job.options, student_dim_vocab=9))
+    learning.stop()
+    for stage in (learning._learn, job._align, job._count, lambda: job._report(stages)):
         with pytest.raises(StoppedError):
             stage()
-    assert not measured and not (tmp_path / "lex.s2t").exists()
+    assert not measured and not (tmp_path / "lex.s2t").exists() and not (tmp_path / "vocab.spm").exists()
 
 
-@pytest.mark.parametrize("name", ["teacher.target.part", "teacher.target", "student.npz", "tuned.npz"])
+@pytest.mark.parametrize(
+    "name", ["teacher.target.part", "teacher.target", "vocab.spm", "student.npz", "tuned.npz"]
+)
 def test_files_without_a_record_of_what_made_them_are_not_continued(tmp_path: Path, name: str) -> None:
     texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
     (tmp_path / name).write_text("of others\n")
@@ -319,6 +369,19 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         ([*ENOUGH, "--student", "no.yml"], "no.yml: No such file or directory (--student)"),
         ([*ENOUGH, "--student", "wrong.yml"], "wrong.yml: unknown option --dim-embs; did you mean --dim-emb"),
         ([*ENOUGH, "--after", "many"], "many"),
+        (
+            [*ENOUGH, "--student-vocabs", VOCAB],
+            "--student-vocabs: expected two, for source and target, got 1",
+        ),
+        (
+            [*ENOUGH, "--student-vocabs", "no.spm", VOCAB],
+            "no.spm: No such file or directory (--student-vocabs)",
+        ),
+        (
+            [*ENOUGH, "--student-vocabs", VOCAB, VOCAB, "--student-dim-vocab", "9"],
+            "--student-dim-vocab learns a vocabulary, --student-vocabs gives them",
+        ),
+        (["-m", ".", *ENOUGH[5:]], ".: no model (.npz or .bin)"),
         ([*ENOUGH[:-1], "two"], "the file text ends after 1 lines, the other goes on"),
         ([*ENOUGH[:-1], "-"], "--valid-sets: files are needed, got -"),
         ([*ENOUGH[:-2], "none", "none"], "--valid-sets: no lines in none and none"),
@@ -409,7 +472,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(tmp_path: Path) -> None:
         "--tune-after",
         "6u",
     ]
-    words += ["-b", "2", "--mini-batch", "1", "--cpu-threads", "1", "-o"]
+    words += ["-b", "2", "--mini-batch", "1", "--cpu-threads", "1", "--student-dim-vocab", "96", "-o"]
 
     process = subprocess.Popen([*words, str(killed)])
     record = killed / RECORD
@@ -421,13 +484,14 @@ def test_an_interrupted_run_goes_on_to_the_same_files(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 143
     seconds = json.loads(record.read_text())["seconds"]
-    assert set(seconds) == {"translate", "align", "shortlist"}
+    assert set(seconds) == {"translate", "vocabs", "align", "shortlist"}
     assert subprocess.run([*words, str(killed)], check=False).returncode == 0
 
     report = subprocess.run([*words, str(whole)], check=True, capture_output=True, text=True).stdout
     assert "student, int8, shortlist" in report
     for name in (
         "corpus.target",
+        "vocab.spm",
         "corpus.align",
         "lex.s2t",
         "marian/model.intgemm8.bin",
