@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,20 +31,19 @@ from nmt.settings.option import options_of
 from nmt.settings.sections import Devices
 from nmt.text.lines import is_stream, open_input, read_lines
 from nmt.text.parallel import Row, read_rows
-from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import DEFAULT_PIECES
 from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
-from nmt.training.validation.evaluation import ValidationSet, check_sets
+from nmt.training.validation.evaluation import ValidationSet, ValidationSetError, check_sets
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 USES: Mapping[str, Sequence[str]] = {
-    "translate": (*options_of(Teacher), "input", "references"),
+    "translate": (*options_of(Teacher), "input", "references", "translations"),
     "vocabs": ("student-vocabs", "student-dim-vocab"),
     "align": (*options_of(AlignmentOptions),),
     "shortlist": (*options_of(ShortlistLimits),),
@@ -73,7 +72,8 @@ def distill(**given: Any) -> str:
 
 
 class Distillation:
-    """A teacher translates a text, and a student learns it (Kim and Rush 2016).
+    """A teacher translates a text, and a student learns it (Kim and Rush 2016). With ``--translations`` it
+    learns those of any other system.
 
     In the folder ``--output``: ``teacher.target``, the translations; ``corpus.source`` and
     ``corpus.target``, the pairs without empty sides; ``vocab.spm``, if the student's vocabulary is learned;
@@ -116,7 +116,8 @@ class Distillation:
         compilation_cache.use(options.compilation_cache)
         devices.start_all(options.cpu_threads, options.devices)
         student, tuned = self._at("student.npz"), self._at("tuned.npz")
-        stages.run("translate", f"the teacher translates {options.input}", self._translate)
+        known = options.translations and f"{options.translations} has the translations of {options.input}"
+        stages.run("translate", known or f"the teacher translates {options.input}", self._translate)
         stages.run("vocabs", f"the student's are {' and '.join(dict.fromkeys(self._vocabs))}", self._learn)
         stages.run("align", "words are aligned", self._align)
         stages.run("shortlist", "links are counted", self._count)
@@ -141,8 +142,10 @@ class Distillation:
     def _pieces(self) -> int:
         """How many pieces the student's vocabulary is to learn; 0 if it is given."""
         options = self.options
-        by_default = DEFAULT_PIECES if options.pieces and not options.student_vocabs else 0
-        return options.student_dim_vocab or by_default
+        if options.student_dim_vocab:
+            return options.student_dim_vocab
+        usable = options.student_vocabs or (options.vocabs and not options.pieces)
+        return 0 if usable else DEFAULT_PIECES
 
     @property
     def _vocabs(self) -> tuple[str, ...]:
@@ -159,6 +162,7 @@ class Distillation:
             "pieces": options.pieces,
             "input": [options.input],
             "references": [options.references],
+            "translations": [options.translations],
             "student-vocabs": options.student_vocabs,
             "student": [options.student],
             "valid-sets": options.valid_sets,
@@ -168,15 +172,19 @@ class Distillation:
     def _check(self) -> None:
         """Raise the errors that can be found before anything is created."""
         options = self.options
-        require_files("--models", options.models, options.vocabs)
+        if options.models or not options.translations:
+            require_files("--models", options.models, options.vocabs)
         for name, vocabs in (("vocabs", options.vocabs), ("student-vocabs", options.student_vocabs)):
-            if len(vocabs) != 2 and (vocabs or name == "vocabs"):
+            if len(vocabs) not in (0, 2):
                 raise OptionError(f"--{name}: expected two, for source and target, got {len(vocabs)}")
         if options.student_vocabs and options.student_dim_vocab:
             raise OptionError("--student-dim-vocab learns a vocabulary, --student-vocabs gives them")
         if not options.input:
             raise OptionError("--input: the text for the teacher is needed")
-        check_sets(options.valid_sets, len(options.vocabs), tsv=False)
+        check_sets(options.valid_sets, 2, tsv=False)
+        if options.translations and (options.choose != "best" or options.mbr):
+            chosen = "--mbr" if options.mbr else "--choose"
+            raise OptionError(f"{chosen} chooses among translations of a teacher; --translations are chosen")
         if options.choose != "best" and not options.references:
             raise OptionError(f"--choose {options.choose} needs --references")
         if options.references and options.choose == "best":
@@ -185,8 +193,8 @@ class Distillation:
             raise OptionError(f"--mbr {options.mbr} chooses without --references")
         check_samples(options.mbr, options.mbr_samples)
         inputs = self._inputs()
-        for name in ("models", "vocabs", "pieces", "input", "references", "student-vocabs", "student"):
-            require_readable(f"--{name}", inputs[name])
+        for name, paths in inputs.items():
+            require_readable(f"--{name}", paths)
         del inputs["references"]  # which are read only once
         for name, paths in inputs.items():
             for path in filter(is_stream, paths):
@@ -214,10 +222,10 @@ class Distillation:
         ]
         for training in trainings:
             check_training(training)
-        ValidationSet.read(trainings[0], self._teachers_vocabs())
-
-    def _teachers_vocabs(self) -> list[Vocab]:
-        return load_vocabs(self.options.vocabs, (0, 0), pieces=self.options.pieces)
+        if not self._pieces:
+            ValidationSet.read(trainings[0], load_vocabs(self._vocabs, (0, 0)))
+        elif not sum(1 for _ in read_rows(self.options.valid_sets)):
+            raise ValidationSetError(f"--valid-sets: no lines in {' and '.join(self.options.valid_sets)}")
 
     def _translator(self, models: tuple[str, ...], vocabs: tuple[str, ...], **given: Any) -> Translator:
         """A translator that uses the compilation cache and the devices as they are already set up."""
@@ -245,6 +253,9 @@ class Distillation:
 
     def _translate(self) -> None:
         options, target = self.options, self._at("teacher.target")
+        if options.translations:
+            write_corpus(options.input, options.translations, self.folder)
+            return
         if not target.exists():
             references, choose = options.references, options.choose
             teacher = self._teacher(mbr=options.mbr, mbr_samples=options.mbr_samples, seed=SEED)
@@ -255,9 +266,15 @@ class Distillation:
         """Learn the student's vocabulary, unless it is given or an earlier run has learned it."""
         path = self._at(VOCAB)
         if self._pieces and not path.exists():
-            teachers, _ = self._teachers_vocabs()
-            languages = teachers.languages if isinstance(teachers, SegmentedVocab) else ()
-            learn_vocab(path, self._rows, self._pieces, languages, SEED)
+            learn_vocab(path, self._rows, self._pieces, self._languages(), SEED)
+
+    def _languages(self) -> Collection[str]:
+        """The language tokens of a teacher that reads raw text."""
+        options = self.options
+        if not options.pieces:
+            return ()
+        source, _ = load_vocabs(options.vocabs, (0, 0), pieces=options.pieces)
+        return source.languages if isinstance(source, SegmentedVocab) else ()
 
     def _align(self) -> None:
         links = aligned(Pairs.of(self._split_rows()), self.options)
@@ -317,7 +334,7 @@ class Distillation:
     def _report(self, stages: Stages) -> None:
         search = {"beam_size": 1, "normalize": 1.0}
         systems: dict[str, Callable[[], Translator]] = {
-            "teacher": self._teacher,
+            **({"teacher": self._teacher} if self.options.models else {}),
             "student, float32": lambda: self._translator(
                 (str(self._at("student.npz")),), self._vocabs, **search
             ),

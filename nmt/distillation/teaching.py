@@ -13,7 +13,7 @@ from mgraph.errors import ArgumentError
 from nmt.distillation.stages import StoppedError
 from nmt.search.translator import Translator
 from nmt.text.lines import open_input, read_lines
-from nmt.text.parallel import ParallelTextError
+from nmt.text.parallel import ParallelTextError, read_rows
 from nmt.training.validation.bleu import (
     BLEU_ORDER,
     ORDERS,
@@ -123,16 +123,14 @@ def whole_lines(path: Path) -> int:
     return count
 
 
-def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Path]:
+def write_corpus(source: str, translated: str | Path, folder: Path) -> tuple[Path, Path]:
     """Write the pairs in which neither side is empty; returns the paths of both sides. ParallelTextError if
-    there are none."""
+    there are none, or if one text ends before the other."""
     sides = folder / "corpus.source", folder / "corpus.target"
     left = kept = 0
     with ExitStack() as files:
-        lines = read_lines(files.enter_context(open_input(source)))
-        found = read_lines(files.enter_context(open(translated, "rb")))
         outputs = [files.enter_context(open(side, "wb")) for side in sides]
-        for pair in zip(lines, found, strict=True):
+        for pair in read_rows([source, os.fspath(translated)]):
             if not all(text.strip() for text in pair):
                 left += 1
                 continue

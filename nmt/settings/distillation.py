@@ -47,6 +47,7 @@ class DistilledTexts(Options):
 
     input: str = option("", "the source text that the student learns from", short="i")
     references: str = option("", "its known translations, for --choose", short="r")
+    translations: str = option("", "what to learn instead of a teacher's translations: those of any system")
     valid_sets: tuple[str, ...] = option((), "source and references, for validation and the report")
 
 

@@ -22,8 +22,8 @@ def require_files(
         raise OptionError(f"{option}: at least one model is needed, got 0")
     if folder := next(filter(os.path.isdir, models), ""):
         raise OptionError(
-            f"{option}: {folder} is a directory: expected model files and --vocabs, or in decode, score and "
-            "server one directory alone (in Python from_dir)"
+            f"{option}: {folder} is a directory: expected model files and --vocabs, or in decode, score, "
+            "server and distill one directory alone (in Python from_dir)"
         )
     if not vocabs:
         absent = [f"; {path} does not exist ({option})" for path in models if not os.path.exists(path)]

@@ -35,6 +35,7 @@ from nmt.settings.sections import Devices, Logging
 from nmt.text.parallel import ParallelTextError
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_vocab
+from nmt.training.validation.evaluation import ValidationSetError
 from tests.helpers.places import DATA, SHIPPED
 
 FOLDERS = DATA / "directories"
@@ -288,6 +289,55 @@ def test_whose_vocabularies_the_student_has(tmp_path: Path) -> None:
         job._learn()
 
 
+def test_translations_of_another_system_are_learned_without_a_teacher(tmp_path: Path) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(60), tmp_path / "text")))
+    valid = tuple(map(str, corpus.write(corpus.heldout(2), tmp_path / "valid")))
+    more: dict[str, Any] = {"input": texts[0], "translations": texts[1], "valid_sets": valid}
+    learned, other = tmp_path / "learned", tmp_path / "other"
+    learned.mkdir()
+    other.mkdir()
+    job = Distillation(DistillOptions(output=str(learned), student_dim_vocab=48, **more))
+    job._check_training()
+    for stage in (job._translate, job._learn):
+        stage()
+    for written, given in zip(("corpus.source", "corpus.target"), texts, strict=True):
+        assert (learned / written).read_bytes() == Path(given).read_bytes()
+    assert len(load_vocab(learned / "vocab.spm")) == 48
+    assert Distillation(DistillOptions(output=str(other), **more))._pieces == 32000
+    known = Distillation(DistillOptions(output=str(other), vocabs=(VOCAB, VOCAB), **more))
+    known._check_training()
+    assert known._vocabs == (VOCAB, VOCAB)
+    Path(texts[1]).write_text("eins\n")
+    with pytest.raises(ParallelTextError, match="text.de ends after 1 lines, the other goes on"):
+        job._translate()
+    Path(valid[0]).write_text("")
+    Path(valid[1]).write_text("")
+    for one in (job, known):
+        with pytest.raises(ValidationSetError, match="--valid-sets: no lines in .*valid"):
+            one._check_training()
+
+
+def test_a_teacher_that_translates_nothing_is_measured_if_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
+    names: list[str] = []
+
+    def noted(name: str, *_: Any) -> System:
+        names.append(name)
+        return System(name, 1, 1, 1.0, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(distillation, "measured", noted)
+    monkeypatch.setattr(Distillation, "_translator", lambda *_, **__: None)
+    monkeypatch.setattr(distillation.Translator, "from_dir", lambda *_, **__: None)
+    more: dict[str, Any] = {"input": texts[0], "translations": texts[1], "valid_sets": texts}
+    stages = Stages(tmp_path, {}, {}, {})
+    Distillation(DistillOptions(output=str(tmp_path), **more))._report(stages)
+    Distillation(options(tmp_path, **more))._report(stages)
+    students = ["student, float32", "student, int8, shortlist"]
+    assert names == [*students, "teacher", *students]
+
+
 def test_a_student_is_trained_by_one_of_several_processes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +432,12 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
             "--student-dim-vocab learns a vocabulary, --student-vocabs gives them",
         ),
         (["-m", ".", *ENOUGH[5:]], ".: no model (.npz or .bin)"),
+        (
+            [*ENOUGH, "--translations", "text", "--mbr", "chrf"],
+            "--mbr chooses among translations of a teacher; --translations are chosen",
+        ),
+        ([*ENOUGH[5:], "--translations", "no.de"], "no.de: No such file or directory (--translations)"),
+        ([*ENOUGH[5:]], "--models: at least one model is needed"),
         ([*ENOUGH[:-1], "two"], "the file text ends after 1 lines, the other goes on"),
         ([*ENOUGH[:-1], "-"], "--valid-sets: files are needed, got -"),
         ([*ENOUGH[:-2], "none", "none"], "--valid-sets: no lines in none and none"),
