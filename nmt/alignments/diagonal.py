@@ -26,6 +26,7 @@ def partition(i: np.ndarray, m: np.ndarray, n: np.ndarray, tension: float) -> np
     if not tension:
         return np.broadcast_to(n, np.broadcast_shapes(i.shape, m.shape, n.shape)).astype(np.float64)
     below = np.floor(i * n / m)
+    # With the lengths exchanged (``slope``), fast_align's unsigned n - below wraps around to a huge number.
     above = np.where(below > n, np.inf, n - below)
     ratio = np.exp(-tension / n)
 

@@ -130,7 +130,8 @@ class _Estimation:
         if self.options.variational_bayes:
             counts = counts + self.options.alpha
         sums = np.bincount(of_word, counts)
-        sums[sums == 0] = 1.0  # words that occur only in pairs with an empty side
+        # Zero for source 0 without ``null_word``, and for words that occur only in pairs with an empty side.
+        sums[sums == 0] = 1.0
         if self.options.variational_bayes:
             self.t = np.exp(digamma(counts) - digamma(sums)[of_word])
         else:

@@ -12,7 +12,8 @@ from nmt.settings.option import options_of
 from nmt.settings.sections import Logging
 
 COMMANDS: tuple[Command[Any], ...] = (TRAIN, DECODE, SCORE, vocab.COMMAND, convert.COMMAND)
-"""The commands that Marian has, too."""
+"""Marian's commands whose options are listed."""
+_LISTED = "train, decode, score, vocab and convert"
 LOG = tuple(options_of(Logging))
 OWN = {
     "vocab": ("output", "sentencepiece-options", "sentencepiece-max-lines", "seed", *LOG),
@@ -32,10 +33,10 @@ class ListedOptions(Options):
 
 COMMAND = Command(
     "options",
-    "list Marian's options and what mgraph does with each",
+    f"list the options of Marian's {_LISTED} and what mgraph does with each",
     ListedOptions,
     examples=(
-        ("mgraph options", "every option of Marian's: taken, ignored or refused, and why"),
+        ("mgraph options", "every option of these commands: taken, ignored or refused, and why"),
         ("mgraph options --refused", "only what mgraph refuses or ignores, with the reasons"),
     ),
 )
@@ -92,7 +93,7 @@ def refused() -> str:
             "# What Marian has and mgraph has not",
             "",
             "Printed from the code by `mgraph options --refused`; a test keeps this file up to date.",
-            "`mgraph options` lists all of Marian's options and what mgraph does with each.",
+            f"`mgraph options` lists the options of Marian's {_LISTED} and what mgraph does with each.",
             "",
             "## Refused options",
             "",

@@ -28,7 +28,8 @@ def average_models(sources: Sequence[Path], target: Path, *, smoothing: float = 
     ``--exponential-smoothing`` does during training. Sums are in float64, parameters written in float32.
 
     ``ArgumentError`` for no models and a ``smoothing`` outside of [0, 1]; ``ModelFileError``, which names the
-    file, for one that cannot be read, and for models whose parameters or configurations differ.
+    file, for a damaged one, for another ending, and for models whose parameters or configurations differ;
+    ``OSError`` if a file cannot be read or written.
     """
     if not sources:
         raise ArgumentError("expected one or more models to average, got none")

@@ -121,8 +121,9 @@ class OnnxModel:
     def encode(self, sources: Sequence[Source], places: int, *, batch: int = 1) -> dict[str, np.ndarray]:
         """The encoder state and the first decoder state, by output name.
 
-        ``sources`` are the ids and mask of each source stream; without sources ``batch`` is the number of
-        sentences. ``ArgumentError`` for a wrong number of sources.
+        ``sources`` are the ids int32 and the mask float32 of each source stream, both (batch, length);
+        ``places`` as in ``export_model``; without sources ``batch`` is the number of sentences.
+        ``ArgumentError`` for a wrong number of sources.
         """
         if len(sources) != self.sources:
             raise ArgumentError(f"the exported model has {self.sources} sources, got {len(sources)}")
@@ -133,7 +134,12 @@ class OnnxModel:
         return {**found, BATCH: inputs[BATCH]} if BATCH in self._needed else found
 
     def step(self, state: Mapping[str, Any], words: np.ndarray, position: int) -> dict[str, np.ndarray]:
-        """``logits`` and the decoder state for the next step, under the names of the decoder's inputs."""
+        """``logits`` (batch * beam, vocabulary) and the decoder state for the next step, under the names of
+        the decoder's inputs.
+
+        ``state`` is what ``encode`` or the last step returned; ``words`` int32 (batch * beam) are the last
+        words, and ``position`` counts the steps from 0.
+        """
         given = {**state, "words": words, "position": np.array(position, np.int32)}
         found = _run(self.decoder, {name: given[name] for name in self._needed if name in given})
         return {name.replace("next.", "decoder.", 1): value for name, value in found.items()}

@@ -46,11 +46,11 @@ def load_model(
     to (``nmt.models.precision``). vocabs: the vocabulary files, sources first; needed if one is factored
     (``.fsv``).
 
-    ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
-    configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
+    ``ArgumentError`` for an unknown precision, ``VocabError`` for a damaged factored vocabulary. All other
+    messages name the model's file: ``ModelFileError`` if it is damaged or has no configuration;
+    ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
     ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OptionError`` if a vocabulary
-    is factored and there are not as many vocabularies as the model has; ``OSError`` if the file cannot be
-    read. Every message names the file.
+    is factored and there are not as many vocabularies as the model has; ``OSError`` if it cannot be read.
     """
     name = path_text(path)
     check_precision(precision)
@@ -104,7 +104,8 @@ def _read(
 
 
 def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
-    """A new model with ``options``, initialized as in Marian."""
+    """A new model with ``options``, initialized as in Marian. ``UnsupportedOptionError`` for an unknown or
+    unsupported type or option."""
     check_options(options)
     return Model(options, initial_values(options, seed))
 

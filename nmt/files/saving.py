@@ -28,7 +28,7 @@ _EMPTY_LIST = re.compile(r":\n +\[\]$", re.MULTILINE)
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model to ``path``, an ``.npz`` or ``.bin``, whole or not at all.
+    """Write a model to ``path``, an ``.npz``, ``.bin`` or ``.safetensors``, whole or not at all.
 
     Reproduces Marian's float32 ``.npz`` byte for byte. ``ModelFileError`` for another ending and for a model
     that was loaded in int8, ``ParameterError`` if the parameters do not fit the options, so that the file
@@ -73,11 +73,13 @@ def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> No
 
     Parameters are sorted by name, floating-point ones become float32, and the configuration is kept; an
     ``.npz`` or ``.bin`` equals Marian's byte for byte. ``gemm_type`` quantizes matrices in a ``.bin``:
-    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, and the same with 16;
-    ``bergamot-intgemm8`` is for Bergamot and Firefox, and quantizes embeddings, too. Matrices that
-    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``), with a warning. From a quantized
-    source come the quantized values. ``ModelFileError``, which names the file, if one cannot be read or
-    written.
+    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, or ``intgemm16``,
+    ``intgemm16sse2``, ``intgemm16avx2``, ``intgemm16avx512``; ``bergamot-intgemm8`` is for Bergamot and
+    Firefox, and quantizes embeddings, too. Matrices that Marian would then use wrongly stay float32
+    (``mgraph.files.intgemm``), with a warning. From a quantized source come the quantized values.
+
+    ``ModelFileError``, which names the file, for a damaged one, for another ending and for a ``gemm_type``
+    that is unknown or not for this format; ``OSError`` if a file cannot be read or written.
     """
     values, text = load_parameters(source, Type.float32)
     report_unquantized(values, gemm_type)

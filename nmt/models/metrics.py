@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -130,7 +130,7 @@ class BleurtEncoder(EncoderPart):
     those of ``TransformerEncoder``. Source: Sellam et al. 2020; Marian, ``models/bleurt.h``.
     """
 
-    def __init__(self, setup: Setup, metric: MetricOptions, separator: int) -> None:
+    def __init__(self, setup: Setup, separator: int) -> None:
         super().__init__(setup, "encoder", 0)
         options, self.separator = setup.options, separator
         self.dim = dim_model(options)
@@ -220,7 +220,7 @@ FEATURES: Mapping[str, tuple[Callable[..., list[Node]], int, int]] = {
 """By type: the features to score, the number of sequences, and the number of vectors in the features."""
 
 
-def _comet_names(options: ModelOptions) -> Any:
+def _comet_names(options: ModelOptions) -> Iterator[tuple[str, str]]:
     yield from encoder_names("CometEncoder->encoder", "encoder", options)
     yield "CometEncoder->encoder->weights", "encoder_weights"
     yield "CometEncoder->encoder->gamma", "encoder_gamma"
@@ -228,7 +228,7 @@ def _comet_names(options: ModelOptions) -> Any:
         yield from linear_names(_pooler_layer("CometQEPooler", i), "pooler", str(i + 1))
 
 
-def _bleurt_names(options: ModelOptions) -> Any:
+def _bleurt_names(options: ModelOptions) -> Iterator[tuple[str, str]]:
     yield from encoder_names("BleurtEncoder->encoder", "encoder", options)
     yield "BleurtEncoder->typeEmbedding->embeddings", "encoder_Wtype"
     yield from linear_names("BleurtEncoder->encoder->eProj", "encoder_proj", "")
@@ -282,7 +282,7 @@ class MetricModel(PooledModel, Layer):
                 f"comet-pooler-ffn: expected at most {MOST_SIZES} sizes, got {len(metric.comet_pooler_ffn)}"
             )
         if self.type == "bleurt":
-            self.encoder = BleurtEncoder(setup, metric, separator)
+            self.encoder = BleurtEncoder(setup, separator)
             self.regressor = Regressor(self.encoder.dim, [self.encoder.dim], False)
         else:
             self.encoder = CometEncoder(setup, metric)

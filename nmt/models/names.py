@@ -231,14 +231,10 @@ def _frame(block: str, before: str, after: str, options: ModelOptions) -> _Names
 
 def _norm(file: str, prefix: str, suffix: str, operations: str) -> _Names:
     """The normalization in a string of operations; it has at most one."""
-    for letter in _norms(operations):
-        kind = {"n": "ln", "r": "rms"}[letter]
-        yield f"{file}->norm->weight", f"{prefix}_{kind}_scale{suffix}"
-        yield f"{file}->norm->bias", f"{prefix}_{kind}_bias{suffix}"
-
-
-def _norms(operations: str) -> list[str]:
-    return [letter for letter in operations if letter in "nr"]
+    for letter in operations:
+        if kind := {"n": "ln", "r": "rms"}.get(letter):
+            yield f"{file}->norm->weight", f"{prefix}_{kind}_scale{suffix}"
+            yield f"{file}->norm->bias", f"{prefix}_{kind}_bias{suffix}"
 
 
 def _element(number: int, kind: str) -> str:

@@ -68,7 +68,7 @@ class BeamSearch:
     - With sampling, a path score is the sum of the noisy, normalized scores by which words were drawn.
 
     models: share a target vocabulary; each reads the first ``model.sources`` streams.
-    weights: of the models' log-probabilities; 1 each if None.
+    weights: of the models' log-probabilities; 1 each if None or empty.
     source_vocab, target_vocab: say which ids are ``</s>``, the unknown word and control characters.
     options: the sizes and the ranking above. Unknown words are never chosen without ``allow_unk``, nor
         control characters without allow_special; the probabilities of other words do not change.
@@ -102,7 +102,7 @@ class BeamSearch:
         options = options or BeamOptions()
         _check(models, weights)
         self.models = tuple(models)
-        self.weights = np.asarray([1.0] * len(models) if weights is None else weights, np.float32)
+        self.weights = np.asarray(weights or [1.0] * len(models), np.float32)
         self.beam_size = options.beam_size
         self.ranking = Ranking(np.float32(options.normalize), np.float32(options.word_penalty))
         self.max_length_factor = np.float32(min(options.max_length_factor, NO_LIMIT))

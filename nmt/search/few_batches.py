@@ -63,8 +63,7 @@ class FewBatches:
 
     def _most(self, length: int) -> int:
         """The rows of a full batch: a power of two, so that a program serves all batches of a length."""
-        positions = [self._words, POSITIONS.get(platform_of(None), 0)]
-        positions.append(MOST_NUMBERS // self._numbers)
+        positions = self._words, POSITIONS.get(platform_of(None), 0), MOST_NUMBERS // self._numbers
         most = min(self._mini_batch, *(each // length for each in positions if each))
         return 1 << max(1, most).bit_length() - 1
 

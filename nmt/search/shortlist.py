@@ -119,8 +119,8 @@ def load_shortlist(
 ) -> Shortlist:
     """Load the shortlist of ``--shortlist path [first [best [threshold]]]``.
 
-    values: the option's words. For a text file the defaults are 100, 100 and 0. For a binary file one more
-        word is allowed: 0 to skip the checksum.
+    values: the option's words. For a text file the defaults are 100, 100 and 0. Of those for a binary file,
+        only the word after the path counts: ``0`` or ``false`` skips the checksum.
     size: of the model's target vocabulary. shared: see ``Shortlist``.
 
     Raises ShortlistError for a file that is damaged, of another kind or for other vocabularies; OptionError

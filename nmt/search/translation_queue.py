@@ -68,7 +68,8 @@ class TranslationQueue:
     ``with`` block closes the queue too; after an error, without finishing its lines. A queue that nothing
     refers to any more is closed.
 
-    Raises OptionError for a value that is not allowed.
+    Raises OptionError for a value that is not allowed; DeviceError, also for each line, in a process forked
+    from one in which JAX ran.
     """
 
     def __init__(
@@ -232,6 +233,7 @@ class TranslationQueue:
 
     def _asked(self) -> Future[None]:
         """Ask for a place in the queue: a future that is done as soon as a place is free."""
+        check_process()  # a fork would wait for the search threads, which it does not have
         place: Future[None] = Future()
         with self._lock:
             if self._closed:

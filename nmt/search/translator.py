@@ -262,6 +262,9 @@ class Translator(MadeFromOptions):
         With any of the arguments, returns a ``Translation`` for each line instead: with scores, the
         ``n_best`` best translations (at most ``beam_size``, or ``mbr_samples`` if set; None for the option's
         number), and with ``return_attention`` their attention to the words of the first source.
+
+        OptionError for a wrong number of texts and an ``n_best`` out of this range, ParallelTextError for
+        texts that differ in length.
         """
         found = self._translations(texts, return_attention, n_best, at_once=True)
         if return_attention or return_scores or n_best is not None:
@@ -358,7 +361,7 @@ class Translator(MadeFromOptions):
             shortlist = load_shortlist(options.shortlist, *vocabs, size=dim, shared=shared)
         return BeamSearch(
             self.models,
-            options.weights or None,
+            options.weights,
             source_vocab=self.source_vocabs[0],
             target_vocab=self.target_vocab,
             shortlist=shortlist,

@@ -57,7 +57,7 @@ class TranslationServer:
     def __init__(self, queue: TranslationQueue, options: ServerOptions) -> None:
         self._queue, self._options = queue, options
         self._format = queue.translator.format
-        self._handlers: set[asyncio.Task[None] | None] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Future[None] | None = None
 
     async def run(self, ready: Callable[[int], None] = lambda _: None) -> None:
@@ -76,8 +76,7 @@ class TranslationServer:
             await self._stopped(server)
         except asyncio.CancelledError:
             for handler in self._handlers:
-                if handler is not None:
-                    handler.cancel()
+                handler.cancel()
             raise
         finally:
             server.close()
@@ -144,7 +143,9 @@ class TranslationServer:
         if len(self._handlers) >= self._options.max_connections:  # several were admitted at the same time
             await connection.close(CloseCode.TRY_AGAIN_LATER, "too many connections")
             return
-        self._handlers.add(task := asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
         closed = asyncio.ensure_future(connection.wait_closed())
         try:
             while (message := await self._received(connection)) is not None:

@@ -167,7 +167,8 @@ class Batching:
     that. ``maxi_batch_sort``: ``trg`` or ``src`` to sort by the length of the target or of the first source,
     then of the other streams, longest first, so that running out of memory shows at once.
 
-    sizes: if given (training), a batch is instead full when no more sentences fit into memory.
+    sizes: how many sentences fit into memory (``--mini-batch-fit``); if given, a batch is full when no more
+    fit.
 
     The last batch of a maxi-batch may be smaller than the others.
     """

@@ -193,6 +193,7 @@ class Rows:
         ``stdin`` or ``-`` is standard input; like a pipe, it is read once. No file is opened yet.
     stopped: once it returns True, reading raises Stopped.
 
+    OptionError, before anything is read, if a stream is to be shuffled, or in a folder that does not exist.
     Reading rows raises CorpusError for empty files, for different numbers of lines when counted or after
     that, and for a second epoch of a stream; ParallelTextError for a file that ends before another; OSError
     for a file that cannot be read.

@@ -73,10 +73,10 @@ forked(lambda: forked(doubled))
 
 
 @pytest.mark.thorough
-def test_translator_scorer_and_trainer_are_refused_in_a_fork(tmp_path: Path) -> None:
+def test_translator_queue_scorer_and_trainer_are_refused_in_a_fork(tmp_path: Path) -> None:
     code = """
 import sys
-from nmt import Scorer, Trainer, Translator
+from nmt import Scorer, Trainer, TranslationQueue, Translator
 model, vocab, folder = sys.argv[1:]
 translator = Translator(model, [vocab, vocab], beam_size=1)
 scorer = Scorer(model, [vocab, vocab])
@@ -86,13 +86,15 @@ forked(lambda: next(begun))
 forked(lambda: translator.translate(["one"]))
 forked(lambda: Translator(model, [vocab, vocab]).translate(["one"]))
 forked(lambda: scorer.score(["one"], ["eins"]))
+queue = TranslationQueue(translator)
+forked(lambda: queue.translate(["one"]))
 text = folder + "/text"
 open(text, "w").write("one\\n")
 forked(lambda: Trainer(model=folder + "/m.npz", train_sets=[text, text], vocabs=[vocab, vocab]).train())
 """
     first, *lines = run(code, str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm"), str(tmp_path))
     assert first == "eins"
-    assert are_refusals(lines, 5)
+    assert are_refusals(lines, 6)
 
 
 def test_a_process_that_was_forked_before_jax_ran_computes() -> None:

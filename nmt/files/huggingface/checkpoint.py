@@ -134,7 +134,8 @@ def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
     ``eos_id`` is the id of ``</s>``. Tables are padded with zeros up to ``<pad>``, the id after both
     vocabularies; the decoder starts with it, as Marian's starts with zeros. Its low logit keeps Marian's
     probabilities. Marian's positions are included, because HuggingFace's differ a little.
-    ``UnsupportedOptionError`` for what HuggingFace cannot represent.
+    ``UnsupportedOptionError`` for what HuggingFace cannot represent; ``ConversionError`` for a file without
+    options, ``ParameterError`` if its parameters do not fit them.
     """
     params, text = load_parameters(path, Type.float32)
     if text is None:

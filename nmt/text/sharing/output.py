@@ -22,8 +22,10 @@ from nmt.text.sharing.parts import NOTE, Note, Part, Run, Sums, added
 class DividedOutput:
     """An output in parts.
 
-    path: that of the output; ``*.gz`` is compressed, its parts are not. run: what it is made from. parts:
-    ``PATH.part-000-of-016`` and so on, in order.
+    path: that of the output; ``*.gz`` is compressed, its parts are not. shares: how many parts. run: what it
+    is made from.
+
+    parts: ``PATH.part-000-of-016`` and so on, in order.
     """
 
     def __init__(self, path: str, shares: int, run: Run) -> None:

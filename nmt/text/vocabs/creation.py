@@ -14,7 +14,7 @@ from typing import Any
 from mgraph.files.items import replacing
 from nmt.settings import OptionError
 from nmt.settings.training import Files
-from nmt.text.lines import as_bytes
+from nmt.text.lines import as_bytes, require_items
 
 from .base import EOS_WORD, UNK_WORD, VocabError
 from .yaml_words import YAML_ENDINGS, word_ids_yaml
@@ -131,11 +131,14 @@ def create_vocab(
     Writes the whole file or nothing, and never overwrites a file.
     input_type: ``class`` for labels without special words. Other arguments: see ``piece_vocab``.
 
-    Raises VocabError if the file exists, NewVocabError if it has the wrong ending or ``options`` are invalid.
+    Raises VocabError if the file exists, or if the text does not give the vocabulary asked for (see
+    ``class_vocab`` and ``piece_vocab``); NewVocabError if the file has the wrong ending or ``options`` are
+    invalid; ArgumentError for ``lines`` that are not lines.
     """
     name = os.fspath(path)
     _require_none(name)
     check_new_vocab(name, options)
+    require_items("a text is a list, a file or another iterable of lines", lines)
     text = (as_bytes(line) for line in lines)
     if name.endswith(".spm"):
         data = piece_vocab(text, name, max_size, options=options, max_lines=max_lines, seed=seed)

@@ -95,7 +95,9 @@ def load_vocabs(
     """Load the vocabularies of all streams, sources first; a shared file is read once.
 
     dims: the model's ``dim-vocabs``. pieces: SentencePiece models that split the raw text of each stream, as
-    for OPUS-MT models. Other arguments: see ``load_vocab``.
+    for OPUS-MT models. input_types: one for each stream; ``sequence`` for those missing. Other arguments and
+    errors: see ``load_vocab``; also OptionError for a wrong number of paths or pieces, and for pieces
+    together with the options of SentencePiece vocabularies.
     """
     require_number(len(_listed(paths)), len(dims))
     if pieces and len(pieces) != len(paths):

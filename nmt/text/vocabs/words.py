@@ -33,6 +33,8 @@ class DefaultVocab(Vocab):
         warning: Marian allows it in training, but the file may belong to another model.
     nematus: accept ``eos`` and ``UNK``, or an id without a word, for ids 0 and 1.
     owner: the source of ``dim``, for messages; no warning for ``ASKED``.
+
+    VocabError for a list without words below ``dim``, without ``</s>`` or ``<unk>``, or with ids above 2^24.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class DefaultVocab(Vocab):
 class ClassVocab(DefaultVocab):
     """Labels of a classifier's stream (Marian: ``ClassVocab``, ``--input-types class``).
 
-    There are no special words: ``eos_id`` and ``unk_id`` are -1, and an unknown label is an error.
+    There are no special words: ``eos_id`` and ``unk_id`` are -1, and an unknown label is a VocabError.
     """
 
     def _special_id(self, word: str, nematus: bool, dim: int) -> int:

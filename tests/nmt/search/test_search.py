@@ -309,6 +309,12 @@ def test_impossible_options_are_errors(options, message):
         beam_search(**options)
 
 
+def test_no_weights_are_weights_of_one() -> None:
+    [found] = beam_search([ToyModel(0, 6)], []).search([[EOS + 1, EOS]])
+    [expected] = beam_search([ToyModel(0, 6)], [1.0]).search([[EOS + 1, EOS]])
+    assert_same(found, expected)
+
+
 def test_a_source_without_ids_is_an_error_and_no_sources_are_not():
     search = beam_search([ToyModel(0, 6)])
     assert search.search([]) == []

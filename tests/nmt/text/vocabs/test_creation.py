@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mgraph import ArgumentError
 from nmt.cli import main
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.creation import class_vocab, counted_words, create_vocab, piece_vocab, word_vocab
@@ -91,6 +92,8 @@ def test_files_appear_whole_and_stay(tmp_path: Path) -> None:
         create_vocab(tmp_path / "v.txt", ["c"])
     with pytest.raises(VocabError, match="SentencePiece learns no pieces from these 0 lines"):
         create_vocab(tmp_path / "v.spm", [""], 30)
+    with pytest.raises(ArgumentError, match="a text is a list, .* of lines, got 'a b'"):
+        create_vocab(tmp_path / "letters.yml", "a b")  # type: ignore[arg-type]
     assert [entry.name for entry in tmp_path.iterdir()] == ["v.yml"]
 
 
