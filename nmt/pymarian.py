@@ -158,18 +158,21 @@ class EvaluatorBinding:
         known = [name for name, texts in METRICS.items() if texts]
         if like not in known:
             raise OptionError(f"like: expected one of {', '.join(known)}, got {like!r}")
-        if options.pop("fp16", False):
-            options["fp16"] = ""
-        own: dict[str, Any] = {
-            "width": width,
-            "mini_batch": mini_batch,
-            "maxi_batch": maxi_batch,
-            "like": like,
-        }
-        own |= {"workspace": workspace, "max_length": max_length, "cpu_threads": cpu_threads}
-        vocabs = [vocab_file] * METRICS[like]
-        own |= {"model": model_file, "vocabs": vocabs, "devices": devices, "max_length_crop": True}
-        return cls(**options, **own, average=average)
+        return cls(
+            **options,
+            model=model_file,
+            vocabs=[vocab_file] * METRICS[like],
+            devices=devices,
+            width=width,
+            mini_batch=mini_batch,
+            maxi_batch=maxi_batch,
+            like=like,
+            workspace=workspace,
+            max_length=max_length,
+            max_length_crop=True,
+            cpu_threads=cpu_threads,
+            average=average,
+        )
 
     @property
     def model_type(self) -> str:

@@ -31,7 +31,7 @@ ATTENDED = 8.0
 """The size of the attended word, relative to the previous word."""
 SHARPNESS = 12.0
 """How much higher the right position's energy is than any other's."""
-FASTER = 128
+POSITIONS = 128
 """How many positions must be distinguishable."""
 MARGIN = 1.5
 """By how much the right word's logit exceeds the logarithm of the number of words."""
@@ -39,7 +39,7 @@ NEVER = -100.0
 """The output layer's bias of words that are never output."""
 _ADDS = re.compile(r"_(self|context)_Wo$|_ffn_W2$|_rnn_W$")
 _TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")
-_OUTPUT = ("decoder_ff_logit_out_Wt",)
+_OUTPUT = "decoder_ff_logit_out_Wt"
 
 
 def copying(params: Mapping[str, Any], *, heads: int, layers: int, seed: int = 1) -> Params:
@@ -55,16 +55,13 @@ def copying(params: Mapping[str, Any], *, heads: int, layers: int, seed: int = 1
             value *= ADDED
             value[:, [*places, _zero(dim)]] = 0
     table = _table(words, dim, places, seed)
-    for name in _TABLES:
+    for name in (*_TABLES, _OUTPUT):
         if name in made:
             made[name] = table
     _attend(made, f"decoder_l{layers}_context", heads, places, frequencies)
     size = _size(dim, places)
     gain = (math.log(words) + MARGIN) / (CONTENT * size * math.sqrt(dim) * (1 - len(places) / dim))
     made[f"decoder_l{layers}_ffn_ffn_ln_scale"] = np.full((1, dim), gain, np.float32)
-    for name in _OUTPUT:
-        if name in made:
-            made[name] = table
     made["decoder_ff_logit_out_b"][0, [UNK, STOP]] = NEVER
     return made
 
@@ -103,7 +100,7 @@ def _attend(made: Params, prefix: str, heads: int, places: np.ndarray, angles: n
     """Let every head attend to the decoder's own position, and pass on all that it finds there."""
     dim = len(made[f"{prefix}_Wq"])
     width = dim // heads
-    others = np.arange(1, FASTER)
+    others = np.arange(1, POSITIONS)
     least = np.min(np.sum(1 - np.cos(np.outer(others, angles)), 1))
     position = _size(dim, places) / CONTENT
     weight = math.sqrt(SHARPNESS / least * math.sqrt(width)) / position

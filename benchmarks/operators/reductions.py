@@ -289,7 +289,7 @@ def _lstm_output(cell: Any, xW: Any, sU: Any, b: Any) -> Any:
     return jax.nn.sigmoid(jnp.split(xW + sU + b, 4, -1)[3]) * jnp.tanh(cell)
 
 
-def _attention(va: Any, context: Any, state: Any) -> Any:
+def _additive_attention(va: Any, context: Any, state: Any) -> Any:
     return (jnp.tanh(context + state) @ va)[None, None, ..., 0]
 
 
@@ -305,7 +305,7 @@ CELLS = [
     Twin("gru_ops", Case(_STATE, (256, 1536), (256, 1536), (1, 1536)), mgraph.gru_ops, _gru),
     Twin("lstm_ops_c", Case(_STATE, (256, 2048), (256, 2048), (1, 2048)), mgraph.lstm_ops_c, _lstm_cell),
     Twin("lstm_ops_o", Case(_STATE, (256, 2048), (256, 2048), (1, 2048)), mgraph.lstm_ops_o, _lstm_output),
-    Twin("att_ops", Case((256, 1), X, (1, 64, 256)), mgraph.att_ops, _attention),
+    Twin("att_ops", Case((256, 1), X, (1, 64, 256)), mgraph.att_ops, _additive_attention),
     Twin(
         "scan",
         Case(X[1:], X),

@@ -50,7 +50,7 @@ class Work(NamedTuple):
     def operations(self) -> float:
         """Floating point operations of a group's gradients for an update: two for each product of a position
         and a parameter forwards, four backwards. Attention's own products are not counted."""
-        encoder = decoder = output = 0
+        encoder = decoder = 0
         for name, parameter in parameters(self.options).items():
             if name.startswith("encoder") and not name.endswith("Wemb"):
                 encoder += math.prod(parameter.shape)
@@ -77,8 +77,6 @@ class Exchange(NamedTuple):
     """The bytes of all results on one device."""
     devices: int
     """How many devices exchange with each other."""
-    count: int = 1
-    """How many such exchanges follow one another."""
 
     @property
     def sent(self) -> float:
@@ -93,7 +91,7 @@ def exchanges(work: Work) -> Iterator[Exchange]:
 
 
 def between_groups(work: Work) -> Iterator[Exchange]:
-    """Gradients, and with ``--shard-state`` parameters, for each batch."""
+    """Gradients once for an update; with ``--shard-state`` parameters and gradients for each batch."""
     if work.groups == 1:
         return
     size = FLOAT32 * work.numbers
@@ -117,8 +115,7 @@ def within_a_group(work: Work) -> Iterator[Exchange]:
     encoder, decoder = options.enc_depth, options.dec_depth
 
     def sums(what: str, count: int, size: int) -> Exchange:
-        count *= work.batches
-        return Exchange(what, "all-reduce", count * size, work.parts, count)
+        return Exchange(what, "all-reduce", work.batches * count * size, work.parts)
 
     yield sums("embeddings", 1, source)
     yield sums("embeddings", 1, target)

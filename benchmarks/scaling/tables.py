@@ -8,7 +8,7 @@ import jax
 
 from benchmarks.measuring import Table
 from benchmarks.scaling.efficiency import A100, CARD, CARDS, ETHERNET, H100, TPU, efficiency
-from benchmarks.scaling.exchange import Work, between_groups, exchanges
+from benchmarks.scaling.exchange import Work, between_groups, exchanges, within_a_group
 from benchmarks.scaling.simulation import compiled, learner
 from benchmarks.training.models import MODELS
 from nmt.settings.model_options import ModelOptions
@@ -57,8 +57,8 @@ def _sizes() -> Iterator[list[str]]:
         for options in (BASE, BIG):
             parts = division.get("parts", 1)
             work = Work(options, source=parts * WORDS, target=parts * WORDS, itemsize=2, **division)
-            within = sum(e.sent for e in exchanges(work)) - sum(e.sent for e in between_groups(work))
-            between = sum(e.sent for e in between_groups(work))
+            between = sum(exchange.sent for exchange in between_groups(work))
+            within = sum(exchange.sent for exchange in within_a_group(work))
             row.append(f"{between / MB:,.0f} + {within / MB:,.0f}")
         yield [said, *row]
 

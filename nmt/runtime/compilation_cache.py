@@ -43,14 +43,14 @@ def use(folder: str = "") -> None:
     folder: its path, or ``none``; empty for that of ``MGRAPH_COMPILATION_CACHE``, or else
     ``$XDG_CACHE_HOME/mgraph/programs``, by default ``~/.cache/mgraph/programs``.
 
-    Does nothing if JAX already has a folder, its own or that of an earlier call. A folder that cannot be
-    made, or that others than the user and root can write to, is ignored with a warning (``make_private``); a
-    read-only one is only read.
+    If JAX already has a folder, its own or that of an earlier call, that one stays; a warning says so if
+    another is asked for. A folder that cannot be made, or that others than the user and root can write to, is
+    ignored with a warning (``make_private``); a read-only one is only read.
     """
     present = getattr(jax.config, FOLDER)
     if present:
-        named = Path(os.path.expanduser(folder))
-        if folder and folder.lower() != NONE and not Path(present).is_relative_to(named):
+        named, real = os.path.realpath(os.path.expanduser(folder)), os.path.realpath(present)
+        if folder and folder.lower() != NONE and not Path(real).is_relative_to(named):
             logger.warning("[device] compilation cache: %s, which JAX has already; not %s", present, folder)
         return
     folder = folder or os.environ.get(VARIABLE, "") or str(default_folder())

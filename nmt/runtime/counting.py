@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -38,5 +38,7 @@ def counting(
 
 
 def _write_over(line: str) -> None:
-    """Put ``line`` in place of the line that the cursor is in."""
-    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    """Put ``line`` in place of the line that the cursor is in. If the terminal is gone, do nothing: that must
+    not end the work."""
+    with suppress(OSError):
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

@@ -98,9 +98,7 @@ class MetricResults(Options):
 class LikeMetric(Options):
     """Settings of a kind of metric."""
 
-    like: str = option(
-        "", "read fields from stdin as this metric does", choices=("comet-qe", "comet", "bleurt")
-    )
+    like: str = option("", "read fields from stdin as this metric does", choices=LIKE)
 
 
 class EvaluatorOptions(

@@ -398,8 +398,11 @@ def _nested(
 
 
 def number(word: str) -> float:
-    """Parse a number, also in C++ notation such as ``8.f``; ValueError if it is not a number."""
-    return float(word.removesuffix("f"))
+    """Parse a number, also in C++ notation such as ``8.f``; ValueError for other words, NaN and infinity."""
+    value = float(word.removesuffix("f"))
+    if not abs(value) <= MOST_REAL:
+        raise ValueError
+    return value
 
 
 def shown(value: object) -> str:

@@ -38,7 +38,9 @@ class TrainingGeneral(General):
     check_nan: bool = option(
         False, "stop at the first cost or gradient that is not finite, and name the operation it comes from"
     )
-    relative_paths: bool = option(False, "write relative paths into MODEL.decoder.yml")
+    relative_paths: bool = option(
+        False, "write paths relative to the model into MODEL.yml and MODEL.decoder.yml"
+    )
     sigterm: str = option(
         "save-and-exit", "what to do at SIGTERM", choices=("save-and-exit", "exit-immediately")
     )

@@ -133,17 +133,20 @@ class ProgressBar:
 
 
 class _Lines:
-    """A file that turns each progress bar into a line of a stream."""
+    """A file that turns each progress bar into a line of a stream. Lines that cannot be written, because a
+    pipe is closed or a disk full, are lost: they must not end training."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
         if text.strip():
-            self._stream.write(text.strip() + "\n")
+            with suppress(OSError):
+                self._stream.write(text.strip() + "\n")
 
     def flush(self) -> None:
-        self._stream.flush()
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _shown_beside() -> list[logging.Logger]:

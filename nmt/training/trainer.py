@@ -64,7 +64,9 @@ class Trainer:
         """Train until a stopping criterion is met or ``stop`` is called, then save the model.
 
         Options and files are validated before anything is created or started. ``ModelLockedError`` if another
-        process trains this model.
+        process trains this model, ``DeviceError`` if a device or another process is missing,
+        ``DivergenceError`` if training diverges (``throw_on_divergence``, ``check_nan``) and none of
+        ``custom_fallbacks`` is left.
         """
         from nmt.training.checkpoints.lock import training_lock
         from nmt.training.setup import check_training

@@ -34,7 +34,7 @@ class UpdateResult(NamedTuple):
     words: int
     """Target words, ``</s>`` included."""
     batches: int
-    """How many batches of the corpus the update used."""
+    """How many batches the learner was given. The scheduler needs ``Group.taken`` in its place."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Group(NamedTuple):
 
     batches: list[Batch]
     taken: int
-    """The number of batches of the corpus taken in this epoch."""
+    """How many batches of the corpus it took from this epoch: all but those left over from the last one."""
 
 
 class Grouping:
@@ -154,7 +154,8 @@ def _average(before: float, words: int) -> float:
 
 
 def rounded_up(ratio: float) -> float:
-    """``ratio`` rounded up to a multiple of the largest power of two that adds at most a quarter."""
+    """``ratio`` rounded up to a multiple of the largest power of two that adds at most a quarter; or
+    ``ratio`` itself, if even the next whole number adds more."""
     if ratio == 0:
         return ratio
     power = 1
@@ -169,9 +170,7 @@ def rounded_up(ratio: float) -> float:
 
 
 def _shortened(batch: Batch, part: float, *, alone: bool) -> Batch:
-    least = 1
-    if alone:
-        least = 1 + (LEAST_WORDS * batch.sentences - 1) // batch.words
+    least = math.ceil(LEAST_WORDS * batch.sentences / batch.words) if alone else 1
     size = max(math.ceil(batch.sentences * part), least)
     short = batch.shortened(size)
     # Nearly every update of a warm-up has its own size; few numbers of rows need few programs.

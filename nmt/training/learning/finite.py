@@ -63,7 +63,7 @@ class FiniteCheck:
                 for name, own in part_of_group(arrays, group, groups).items()
             }
             try:
-                loss = objective.recorded(model, inputs)
+                loss = objective.recorded(inputs)
                 remove_as_root(loss.labels)
                 graph.backprop()
             except NonFiniteError as error:

@@ -104,7 +104,9 @@ class Learner:
         """Update the parameters with the gradient of the summed loss of ``batches``.
 
         number: of the update, from 1. gradient_norms: average and variance of the reported norms so far, or
-        of their logarithms, if ``needs_gradient_norms``. Returns without waiting for a GPU.
+        of their logarithms, if ``needs_gradient_norms``.
+        Returns without waiting for a GPU; with ``finite`` it waits, and raises ``DivergenceError`` for a cost
+        or gradient that is not finite.
         """
         words = sum(batch.words for batch in batches)
         divisor = self.normalization.count(words)

@@ -309,10 +309,11 @@ class Objective:
         for name in self.frozen:
             graph.param(name, self.model.params[name].shape, fixed=True)
         inputs = {name: graph.input(name, spec.shape, str(spec.dtype)) for name, spec in specs.items()}
-        return graph.function(list(self.recorded(self.model, inputs, parts)), inputs)
+        return graph.function(list(self.recorded(inputs, parts)), inputs)
 
-    def recorded(self, model: Model, inputs: Mapping[str, Node], parts: int = 1) -> Loss:
+    def recorded(self, inputs: Mapping[str, Node], parts: int = 1) -> Loss:
         """The loss of a batch, or of a part with ``labels``, whose arrays are graph nodes by name."""
+        model = self.model
         tiered = model.recurrent and model.sources > 0
         *sources, target = (
             _stream(inputs, number, tiered and number == 0) for number in range(model.sources + 1)

@@ -37,7 +37,7 @@ def denominators_of(optimizer: Optimizer) -> tuple[float, float]:
 
 def with_denominators(optimizer: Optimizer, denominators: tuple[float, float]) -> Optimizer:
     """The optimizer with these denominators at step 0, if it is Adam."""
-    if denominators_of(optimizer) == denominators or not isinstance(optimizer, Adam):
+    if not isinstance(optimizer, Adam) or optimizer.denominators == denominators:
         return optimizer
     other = copy(optimizer)
     other.denominators = denominators

@@ -65,7 +65,7 @@ class CostScaling:
     def after(self, scale: CostScale, sane: Any) -> CostScale:
         """The state after an update whose gradient was ``sane`` or not."""
         clean = jnp.where(sane, scale.clean + 1, 0)
-        grows = clean >= self.frequency
+        grows = clean >= min(self.frequency, np.iinfo(np.int32).max)  # more than ``clean`` can count is never
         grown = jnp.where(grows, scale.factor * self.multiplier, scale.factor)
         shrunk = jnp.where(scale.factor > self.minimum, scale.factor / self.multiplier, scale.factor)
         return CostScale(jnp.where(sane, grown, shrunk), jnp.where(grows, 0, clean))

@@ -109,6 +109,8 @@ def normalization_of(options: Numerics) -> Normalization:
             raise ValueError
         deviations = number(dynamic[0]) if dynamic else None
         fadeout = int(dynamic[2]) if len(dynamic) > 2 else 0
+        if fadeout < 0:
+            raise ValueError
     except ValueError:
         raise ArgumentError(
             "--dynamic-gradient-scaling: expected a number of standard deviations, 'log' or another word, and"

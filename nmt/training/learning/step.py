@@ -221,8 +221,8 @@ class UpdateStep:
             return gradients, None
         if self.cost_scaling and scale is not None and not self.check_gradient:
             gradients = sanitized(gradients, scale.factor == self.cost_scaling.minimum, self.largest)
-        norm = optax.tree.norm(gradients)
         if self.dynamic:
+            norm = optax.tree.norm(gradients)
             return gradients, jnp.isfinite(norm) & (norm > 0)
         finite = [jnp.isfinite(g).all() for g in jax.tree.leaves(gradients)]
         return gradients, jnp.stack(finite).all()

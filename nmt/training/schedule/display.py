@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -48,8 +49,8 @@ class DisplayRecord(NamedTuple):
 class LogicalEpoch:
     """The epoch as users count it: a number of updates, target words, or passes through the data.
 
-    Source: ``--logical-epoch``; the second value is the number of decimals. Without it there are 3, or none
-    if an epoch is one pass.
+    Source: ``--logical-epoch``; the second value is the number of decimals, at most 99. Without it there are
+    3, or none if an epoch is one pass. OptionError for other values.
     """
 
     def __init__(self, words: tuple[str, ...] = Course.logical_epoch) -> None:
@@ -61,7 +62,7 @@ class LogicalEpoch:
         self._amount = progress(words[0], option)
         if not self._amount.n:
             raise OptionError(f"{option}: expected an amount above 0, got '{words[0]}'")
-        if len(words) > 1 and not words[1].isdecimal():
+        if len(words) > 1 and not re.fullmatch("[0-9]{1,2}", words[1]):
             raise OptionError(f"{option}: expected the number of decimals, got '{words[1]}'")
         passes = self._amount.n == 1 and self._amount.unit is Unit.EPOCHS
         self._decimals = int(words[1]) if len(words) > 1 else (0 if passes else 3)

@@ -88,7 +88,7 @@ class LearningRate:
         if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "batches":
             start, freq = self._options.lr_decay_start[0], self._options.lr_decay_freq
             if 0 < start <= state.batches and (state.batches - start) % freq == 0:
-                self._apply_decay(state, "after {} batches", state.batches)
+                self._apply_decay(state, f"after {state.batches} batches")
         if self._first and self._options.lr_warmup_at_reload:
             self._restart_warmup(state)
         if self._options.lr_warmup_cycle and state.entered_new_period_of(self._warmup):
@@ -101,7 +101,7 @@ class LearningRate:
         if self._options.lr_decay > 0:
             state.reset = False
             if self._options.lr_decay_strategy.startswith("epoch") and self._decays_in_epoch(state):
-                self._apply_decay(state, "in epoch {}", state.epochs)
+                self._apply_decay(state, f"in epoch {state.epochs}")
 
     def after_stalled(self, state: TrainingState) -> None:
         """Set the rate after a validation that stalled, and decay if due."""
@@ -110,7 +110,7 @@ class LearningRate:
         if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "stalled":
             start = self._options.lr_decay_start[0]
             if start and state.stalled and state.stalled % start == 0:
-                self._apply_decay(state, "after having stalled {} time(s)", state.stalled)
+                self._apply_decay(state, f"after having stalled {state.stalled} time(s)")
 
     def _root_factor(self, state: TrainingState) -> np.float32:
         done = state.progress_in(self._root.unit)
@@ -127,10 +127,10 @@ class LearningRate:
             )
         return any(0 < start <= total for start, total in conditions)
 
-    def _apply_decay(self, state: TrainingState, occasion: str, number: int) -> None:
+    def _apply_decay(self, state: TrainingState, occasion: str) -> None:
         state.eta_factor = float(np.float32(state.eta_factor) * np.float32(self._options.lr_decay))
         self.set(state)
-        logger.info("Decaying learning rate to %g %s", state.eta, occasion.format(number))
+        logger.info("Decaying learning rate to %g %s", state.eta, occasion)
         state.reset = self._options.lr_decay_reset_optimizer
         if state.reset:
             logger.info("Resetting optimizer statistics")

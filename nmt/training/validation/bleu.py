@@ -73,9 +73,9 @@ class NGramCounts:
         )
         count = np.float32(both.sum())
         precision, recall = np.float32(0), np.float32(0)
-        for place in range(len(matches)):
-            precision += matches[place] / hypotheses[place]
-            recall += matches[place] / references[place]
+        for both_have, ours, theirs in zip(matches, hypotheses, references, strict=True):
+            precision += both_have / ours
+            recall += both_have / theirs
         precision, recall = precision / count, recall / count
         score = (1 + BETA_SQUARE) * (precision * recall) / (BETA_SQUARE * precision + recall)
         return float(score * np.float32(100))
@@ -208,10 +208,9 @@ class TextMetric(Metric):
 
     def segments(self, ids: Sequence[int]) -> Sequence[str]:
         """The segments of the words ``ids``, as they are compared."""
-        factored = isinstance(self.vocab, FactoredVocab)
         text = self.vocab.surface(ids) if isinstance(self.vocab, FactoredVocab) else self.vocab.decode(ids)
-        name = type(self.vocab).__name__
-        if factored or isinstance(self.vocab, SentencePieceVocab):
+        raw, name = isinstance(self.vocab, FactoredVocab | SentencePieceVocab), type(self.vocab).__name__
+        if raw:
             if self.announcements.first("segments"):
                 valid_log.info("Decoding validation set with %s for scoring", name)
             text = tokenized(text)
@@ -219,7 +218,7 @@ class TextMetric(Metric):
             valid_log.info("%s keeps original segments for scoring", name)
         if self.kind == "chrf":
             return characters(text)
-        if factored or isinstance(self.vocab, SentencePieceVocab):
+        if raw:
             text = separated(text)
         return words(text)
 

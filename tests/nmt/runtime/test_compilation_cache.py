@@ -66,7 +66,8 @@ def test_none_is_none(settings, monkeypatch, tmp_path: Path) -> None:
     assert settings[0] == (SETTINGS[0], str(tmp_path / processor()))
 
 
-def test_jaxs_own_folder_stays(caplog, tmp_path: Path) -> None:
+def test_jaxs_own_folder_stays(caplog, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     jax.config.update(SETTINGS[0], str(tmp_path / "own"))
     try:
         compilation_cache.use(str(tmp_path / "ours"))
@@ -75,7 +76,9 @@ def test_jaxs_own_folder_stays(caplog, tmp_path: Path) -> None:
         caplog.clear()
         compilation_cache.use()
         compilation_cache.use("None")
-        compilation_cache.use(str(tmp_path / "own"))
+        (tmp_path / "link").symlink_to("own")
+        for same in (str(tmp_path / "own"), "own", "link"):
+            compilation_cache.use(same)
         assert not caplog.text
     finally:
         jax.config.update(SETTINGS[0], None)

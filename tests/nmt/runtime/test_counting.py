@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 
@@ -41,3 +42,13 @@ def test_the_log_gets_a_line_each(
     with caplog.at_level(logging.INFO), counting(logger, "operators", 2, quiet=quiet) as done:
         done("sin: ok")
     assert caplog.messages == ["sin: ok"] and stderr.getvalue() == ""
+
+
+def test_a_terminal_that_is_gone_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(Terminal):
+        def write(self, text: str, /) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with counting(logging.getLogger("nmt"), "operators", 2) as done:
+        done("sin: ok")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
@@ -98,6 +99,19 @@ def test_the_bar_shows_updates(capsys):
         reports.updated(7)
     first, *_, last = capsys.readouterr().err.splitlines()
     assert "4/10" in first and "7/10" in last and "update/s" in last
+
+
+def test_a_bar_that_cannot_be_written_ends_no_training(monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with Reports(Extras(progress=True), 10, 4) as reports:
+        reports.updated(7)
 
 
 def on_screen(text: str) -> list[str]:

@@ -463,6 +463,9 @@ def test_guided_alignment_trains_the_attention() -> None:
         ({"precision": ("int8",)}, "precision: 'int8' is unknown"),
         ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
         ({"cost_scaling": ("8", "10", "0.5")}, "--cost-scaling: expected a factor"),
+        ({"cost_scaling": ("nan",)}, "--cost-scaling: expected a factor"),
+        ({"dynamic_gradient_scaling": ("nan",)}, "--dynamic-gradient-scaling: expected a number"),
+        ({"dynamic_gradient_scaling": ("2", "log", "-3")}, "--dynamic-gradient-scaling: expected a number"),
         ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
         (
             {"dynamic_gradient_scaling": ("2", "log", "9", "9")},

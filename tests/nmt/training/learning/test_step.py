@@ -149,6 +149,11 @@ def test_scaled_costs() -> None:
     assert_moved(state, 0)
 
 
+def test_a_factor_may_stay_for_more_updates_than_int32_can_count() -> None:
+    scaling = CostScaling(8, frequency=10**10)
+    assert tuple(map(float, scaling.after(scaling.start(), True))) == (8, 1)
+
+
 def test_at_the_least_factor_what_overflows_is_cut() -> None:
     scaling = CostScaling(2, minimum=2)
     step = UpdateStep(Sgd(0), cost_scaling=scaling, largest=100.0)

@@ -405,6 +405,7 @@ def test_periods_are_not_in_epochs() -> None:
         ("--lr-decay-inv-sqrt 3 4 5", "--lr-decay-inv-sqrt: expected one or two numbers with units, got 3"),
         ("--logical-epoch 0u", "--logical-epoch: expected an amount above 0, got '0u'"),
         ("--logical-epoch 1e x", "--logical-epoch: expected the number of decimals, got 'x'"),
+        ("--logical-epoch 1e 9999999999", "--logical-epoch: .* number of decimals, got '9999999999'"),
         ("--logical-epoch 1e 1 2", "--logical-epoch: expected an amount and the number .* got 3 values"),
         ("--throw-on-divergence 3 x", "--throw-on-divergence: expected two numbers .* got 3 x"),
         ("--throw-on-divergence -1 2", "--throw-on-divergence: expected two numbers .* got -1 2"),
