@@ -28,8 +28,8 @@ def rate(graph: Graph, p: float) -> float:
 
 def shared_mask(graph: Graph, p: float, shape: Sequence[int]) -> Node | None:
     """A mask for several uses of ``mgraph.dropout``; ``None`` without dropout."""
-    probability = rate(graph, p)
-    return graph.dropout_mask(probability, tuple(shape)) if probability else None
+    p = rate(graph, p)
+    return graph.dropout_mask(p, tuple(shape)) if p else None
 
 
 class FeatureMask:
@@ -37,13 +37,15 @@ class FeatureMask:
 
     def __init__(self, p: float, features: int) -> None:
         self.p, self.features = p, features
-        self._drawn: WeakKeyDictionary[Tape[Node], Node | None] = WeakKeyDictionary()
+        self._drawn: WeakKeyDictionary[Tape[Node], Node] = WeakKeyDictionary()
 
     def on(self, graph: Graph) -> Node | None:
         """The mask for the current recording; ``None`` without dropout."""
+        if not rate(graph, self.p):
+            return None
         tape = graph.recording[0]
         if tape not in self._drawn:
-            self._drawn[tape] = shared_mask(graph, self.p, (1, self.features))
+            self._drawn[tape] = graph.dropout_mask(self.p, (1, self.features))
         return self._drawn[tape]
 
     def __reduce__(self) -> Any:

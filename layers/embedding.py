@@ -8,7 +8,7 @@ from abc import abstractmethod
 import numpy as np
 
 from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
-from mgraph.ops.operands import node
+from mgraph.ops.operands import axis_in, node
 
 from .dropping import position_mask, probability, rate
 from .layer import Layer, size
@@ -35,12 +35,16 @@ class Embedding(Layer):
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 
     def __call__(self, ids: Node, *, time_axis: int = 1, packing: PackedWords | None = None) -> Node:
-        """``time_axis`` is the time axis of ``ids``; for packed sentences ``ids`` is ``(rows, width)``."""
+        """``time_axis`` is the time axis of ``ids``, for dropout; ``ShapeError`` if it does not exist. For
+        packed sentences ``ids`` is ``(rows, width)``."""
         found = table_rows(self.table, flatten(ids))
         words = reshape(found, (*ids.shape, found.shape[-1]))
-        if packing is None:
-            return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
-        return dropout(words, position_mask(ids.graph, self.dropout, 1, packing))
+        if packing is not None:
+            return dropout(words, position_mask(ids.graph, self.dropout, 1, packing))
+        p = rate(ids.graph, self.dropout)
+        if not p:
+            return words
+        return dropout(words, p, axes=(axis_in(f"Embedding with {self.table.name!r}", ids, time_axis),))
 
 
 class Positions(Layer):

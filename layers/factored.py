@@ -45,8 +45,8 @@ class FactorGroups:
         numbers of the other groups from which its words have a factor, in ascending order.
 
     Words are numbered lemma by lemma and, within a lemma, by their factors, with the last group's factor
-    varying fastest. The rows of tables are numbered group by group. ``ArgumentError`` for sizes that are no
-    ints from 0, and for groups that do not exist.
+    varying fastest. The rows of tables are numbered group by group. ``ArgumentError`` for sizes that are not
+    ints of at least 0, and for groups that do not exist.
     """
 
     sizes: tuple[int, ...]

@@ -86,6 +86,11 @@ class Function(Generic[R]):
 
     ``clone`` and ``replace_parameter`` make functions of the same nodes; ``save`` writes a function to a
     file, and ``mgraph.load_function`` reads it without the graph or its operators' code.
+
+    ``ArgumentError`` for outputs and inputs that are not nodes, and for an unknown rule set; ``GraphError``
+    for an input that is not a leaf or appears twice, and for a node of another graph. A call raises
+    ``GraphError`` for inputs that are missing or unknown, ``ShapeError`` or ``ElementTypeError`` for one that
+    does not fit.
     """
 
     def __init__(
@@ -217,6 +222,7 @@ class Function(Generic[R]):
         operators' code. order: how many times it can be differentiated, 0 for never; each time makes the file
         larger. platforms: ``cpu``, ``cuda``, ``rocm`` or ``tpu``; by default that of the function's device.
         The programs come from ``jax.export``; later versions of JAX read them for at least six months.
+        ``ArgumentError`` for an order that is not from 0 to 4, and for an unknown platform.
         """
         kind = platform_of(self._device)
         default = jax.export.default_export_platform() if kind == "gpu" else kind
@@ -229,17 +235,20 @@ class Function(Generic[R]):
         inputs: Sequence[Any] | Mapping[str, Any] = (),
         key: Key | None = None,
     ) -> R:
-        """The outputs as a pure function of parameters, inputs and a random key."""
+        """The outputs as a pure function of parameters, inputs and a random key.
+
+        Errors as for a call, for parameters too; ``GraphError`` if random nodes lack a key,
+        ``ElementTypeError`` for 64-bit types outside ``jax.enable_x64(True)``.
+        """
         signature = self.signature
         signature.check_pure(key)
         given = signature.checked_parameters(params), signature.checked_inputs(inputs)
-        tables = self._tables(*given, self._constants)
-        return signature.formed(self._plan.values(self._leaves(tables), None, key))
+        leaves = self._leaves(*given, self._constants)
+        return signature.formed(self._plan.values(leaves, None, key))
 
-    def _tables(self, params: Any, inputs: Any, constants: Any) -> dict[str, Any]:
-        return {"input": inputs, "parameter": params, "constant": constants}
-
-    def _leaves(self, tables: Mapping[str, Any]) -> list[Any]:
+    def _leaves(self, params: Any, inputs: Any, constants: Any) -> list[Any]:
+        """The values of the input rows, in order."""
+        tables = {"input": inputs, "parameter": params, "constant": constants}
         return [tables[kind][name] for kind, name in self._sources]
 
     def __call__(self, *args: ArrayLike, **named: ArrayLike) -> R:
@@ -252,7 +261,7 @@ class Function(Generic[R]):
                 self._on_device = jax.device_put((self._constants, self._numbers), self._device)
         constants, numbers = self._on_device
         draws = run_draws(self.seed, next(self._runs)) if self.signature.random else None
-        leaves = self._leaves(self._tables(self.values(), inputs, constants))
+        leaves = self._leaves(self.values(), inputs, constants)
         return self.signature.formed(program(leaves, numbers, draws))
 
 

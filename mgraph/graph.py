@@ -114,7 +114,8 @@ class ExpressionGraph(GraphParameters):
         return self.constant(tuple(shape), inits.from_vector(found), Type.uint32)
 
     def dropout_mask(self, p: float, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
-        """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``."""
+        """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``. ``ArgumentError`` unless
+        ``0 <= p < 1``."""
         return self.constant(shape, inits.dropout(p), type)
 
     def set_strict_broadcasting(self, strict: bool = True) -> None:
@@ -156,9 +157,10 @@ class ExpressionGraph(GraphParameters):
         """Gradients of the top node with respect to every trainable node; the top's adjoint is 1 everywhere.
 
         ``reset=False`` adds to the parameters' present gradients. ``clip_value`` clips every node's gradient
-        elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is more than one
-        trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
-        ``clip_value`` and for a ``reset`` that is neither true nor false.
+        elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` unless there is exactly
+        one trainable top node, before ``forward()``, if ``backward()`` has already run on these nodes, and in
+        inference; ``GradientError`` if a node's rule is missing or returns no gradients of its children;
+        ``ArgumentError`` for a negative ``clip_value`` and for a ``reset`` that is neither true nor false.
         """
         reset, clip_value = flag("backward", "reset", reset), checked_bound(clip_value)
         if self._inference:
@@ -207,7 +209,11 @@ class ExpressionGraph(GraphParameters):
 
     def profile(self, backward: bool = False, *, runs: int = 10) -> Profile:
         """The seconds that each kernel of ``forward()``, or of ``backprop()``, takes on the CPU according to
-        XLA's profiler: means over ``runs`` runs of the recorded nodes. See ``mgraph.Profile``."""
+        XLA's profiler: means over ``runs`` runs of the recorded nodes. See ``mgraph.Profile``.
+
+        ``ArgumentError`` for fewer runs than 1; ``GraphError`` while something else is profiled;
+        ``DeviceError`` if the profiler reports no kernels, as on some platforms.
+        """
         return self._present_run().profile(flag("profile", "backward", backward), runs)
 
     def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
@@ -391,7 +397,8 @@ class ExpressionGraph(GraphParameters):
         return drawing.repr_html(self)
 
     def dump(self, path: str | os.PathLike[str]) -> None:
-        """Write ``values()`` to ``path``, an ``.npz`` or a ``.bin``; ``mgraph diff`` compares two files."""
+        """Write ``values()`` to ``path``, an ``.npz``, ``.bin`` or ``.safetensors``; ``mgraph diff`` compares
+        two files."""
         dumps.dump(self, path)
 
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:

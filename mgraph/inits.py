@@ -235,7 +235,7 @@ def _diagonal(value: float, shape: Shape, type_: Type) -> np.ndarray:
 
 
 def from_vector(values: Any) -> Fixed:
-    """The given numbers in row-major order; there must be exactly as many as the node has elements."""
+    """The given numbers in row-major order; ``ShapeError`` unless the node has exactly as many elements."""
     flat = as_array("inits.from_vector", values).reshape(-1)
     return Fixed("from_vector", partial(_shaped, flat))
 
@@ -343,7 +343,7 @@ def _sequence(begin: float, end: float, step: float, shape: Shape, type_: Type) 
 
 def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
     """Sine in the first half of the last axis, cosine in the second:
-    ``angle(pos, i) = pos * 10000 ** (-(i mod n) / (n - 1))`` with ``n = dim / 2``.
+    ``angle(pos, i) = pos * 10000 ** (-(i mod (dim // 2)) / (dim / 2 - 1))``, in radians.
 
     Shape ``(..., positions, dim)``, positions counted from ``start`` over all rows. ``ShapeError`` for fewer
     than 3 features, for which the formula divides by 0.
@@ -462,7 +462,8 @@ def bernoulli(p: float, scale: float = 1.0, shift: float = 0.0) -> Random:
 
 
 def dropout(p: float) -> Random:
-    """A dropout mask: 0 with probability ``p``, else ``1 / (1 - p)``; ``0 <= p < 1``."""
+    """A dropout mask: 0 with probability ``p``, else ``1 / (1 - p)``; ``ArgumentError`` unless
+    ``0 <= p < 1``."""
     p = real("inits.dropout", "p", p)
     if not 0 <= p < 1:
         raise ArgumentError(f"inits.dropout expects a probability 0 <= p < 1, got {p}")
@@ -478,14 +479,15 @@ def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1
     """Uniform in ``+-scale * sqrt(6 / (in + out))``; in = second-to-last axis, out = last axis.
 
     With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; setting both is the
-    same as setting neither. Source: Glorot and Bengio 2010.
+    same as setting neither. ``ShapeError`` for fewer than two axes. Source: Glorot and Bengio 2010.
     """
     return _glorot("inits.glorot_uniform", fan_in, fan_out, scale, normal=False)
 
 
 def glorot_normal(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
     """Normal with standard deviation ``scale * sqrt(2 / (in + out))``; with one flag alone
-    ``sqrt(1 / in)`` or ``sqrt(1 / out)``. Source: Glorot and Bengio 2010."""
+    ``sqrt(1 / in)`` or ``sqrt(1 / out)``. ``ShapeError`` for fewer than two axes. Source: Glorot and Bengio
+    2010."""
     return _glorot("inits.glorot_normal", fan_in, fan_out, scale, normal=True)
 
 

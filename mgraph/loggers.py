@@ -62,7 +62,7 @@ def create_loggers(
     level and for what is no path, ``OSError`` for a file that cannot be written. Source: Marian,
     ``createLoggers``.
     """
-    if log_level not in LEVELS:
+    if not isinstance(log_level, str) or log_level not in LEVELS:
         raise ArgumentError(f"expected a log_level of {', '.join(LEVELS)}, got {log_level!r}")
     handlers = [_Handler(logging.StreamHandler(sys.stderr), "")] if not quiet else []
     handlers += [_Handler(_file(log), "")] if log is not None else []

@@ -124,14 +124,14 @@ class GraphParameters(GraphSettings):
         return f"{self._namespace}::{name}" if self._namespace else name
 
     def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
-        """Write the parameters to ``path``, an ``.npz`` or a ``.bin``, as a Marian model, sorted by type and
-        name, as float32.
+        """Write the parameters to ``path``, an ``.npz``, ``.bin`` or ``.safetensors``, as a Marian model,
+        sorted by type and name, floating-point ones as float32.
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
         complete model (Marian writes the other namespaces' parameters too, under their full names). If there
         are none, nothing is written, and the log has a warning. ``meta`` is the text of
         ``special:model.yml``; without it the text of the loaded model is kept. The file is written
-        atomically.
+        atomically. ``ModelFileError`` for another ending, and for a parameter that no model file can hold.
         """
         yml = self.model_yml if meta is None else text("the meta of a model", meta)
         prefix = f"{self._namespace}::" if self._namespace else ""

@@ -134,10 +134,10 @@ class PartialFunction:
             raise ArgumentError(f"specialize expects shapes by the names of inputs, got {described(shapes)}")
         if shapes.keys() != self.inputs.keys():
             raise GraphError(f"expected the inputs {list(self.inputs)}, got {list(shapes)}")
-        for name, (partial, _) in self.inputs.items():
-            if not partial.compatible(shape := as_shape(shapes[name])):
-                raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {shape}")
         sizes, graph = tuple(as_shape(shapes[name]) for name in self.inputs), self._graph
+        for (name, (partial, _)), shape in zip(self.inputs.items(), sizes, strict=True):
+            if not partial.compatible(shape):
+                raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {shape}")
         key = sizes, (graph.is_inference(), graph.derivatives, graph.strict_broadcasting)
         with _RECORDING:
             if key not in self._known:
@@ -160,7 +160,7 @@ class PartialFunction:
         if len(args) > len(self.inputs):
             raise GraphError(f"expected the inputs {list(self.inputs)}, got {len(args)} arguments")
         given = {**dict(zip(self.inputs, args, strict=False)), **named}
-        return self.specialize(_shapes_of(given))(*args, **named)
+        return self.specialize(self._shapes_of(given))(*args, **named)
 
     def pure(self, params: Mapping[str, Any], inputs: Inputs = (), key: jax.Array | None = None) -> Any:
         """The outputs as a pure function of parameters, inputs and a random key; see ``Function``."""
@@ -170,16 +170,20 @@ class PartialFunction:
                 f"{here()}"
             )
         given = inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=False))
-        return self.specialize(_shapes_of(given)).pure(params, inputs, key)
+        return self.specialize(self._shapes_of(given)).pure(params, inputs, key)
+
+    def _shapes_of(self, arrays: Mapping[str, Any]) -> dict[str, Shape]:
+        """The shapes of arrays by the names of inputs. Numbers and lists have the shape of their input if all
+        its sizes are known, else ``ArgumentError``."""
+        shapes = {}
+        for name, value in arrays.items():
+            declared = self.inputs[name][0] if name in self.inputs else PartialShape(())
+            if not (hasattr(value, "shape") or declared.is_static):
+                raise ArgumentError(f"input {name!r} of unknown sizes takes an array, got {value!r}")
+            shapes[name] = tuple(getattr(value, "shape", declared))
+        return shapes
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {kind}{list(shape)}" for name, (shape, kind) in self.inputs.items())
         count = len({sizes for sizes, _ in self._known})
         return f"PartialFunction(({inputs}); recorded for {count} combinations of sizes)"
-
-
-def _shapes_of(arrays: Mapping[str, Any]) -> dict[str, Shape]:
-    bare = [name for name, value in arrays.items() if not hasattr(value, "shape")]
-    if bare:
-        raise ArgumentError(f"input {bare[0]!r} of unknown sizes takes an array, got {arrays[bare[0]]!r}")
-    return {name: tuple(value.shape) for name, value in arrays.items()}

@@ -17,8 +17,9 @@ import jax
 import jax.export
 import numpy as np
 
+from .arrays import checked_seed
 from .draws import run_draws, run_key
-from .errors import ArgumentError, GraphError, ModelFileError
+from .errors import ArgumentError, GraphError, MGraphError, ModelFileError
 from .files.items import SPECIAL, read_npz, write_npz
 from .files.json_text import read_json
 from .files.paths import path_text
@@ -145,7 +146,10 @@ class SavedFunction:
             return self.signature.formed(self._compiled(self._values, inputs, key))
 
     def replace_parameter(self, name: str, value: Any) -> SavedFunction:
-        """This function with another value for a parameter, of the parameter's shape and element type."""
+        """This function with another value for a parameter, of the parameter's shape and element type.
+
+        ``ArgumentError`` for an unknown name, ``ShapeError`` or ``ElementTypeError`` if it does not fit.
+        """
         if not isinstance(name, str) or name not in self.signature.parameters:
             raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
         with jax.enable_x64(self.signature.wide):
@@ -173,9 +177,10 @@ def load_function(path: Path) -> SavedFunction:
         raise ModelFileError(f"{name} holds no function; function.save(path) writes one") from None
     if not isinstance(header, dict) or header.get("version") != VERSION:
         raise ModelFileError(f"{name}: expected a function of version {VERSION}, got another version")
-    if jax.default_backend() not in _backends(header.get("platforms", [])):
+    platforms = header.get("platforms")
+    if not isinstance(platforms, list) or jax.default_backend() not in _backends(platforms):
         raise ModelFileError(
-            f"{name}: its program is for {header.get('platforms')}, this is {jax.default_backend()}; "
+            f"{name}: its program is for {platforms}, this is {jax.default_backend()}; "
             "save it with platforms=[...] that name both"
         )
     try:
@@ -184,7 +189,7 @@ def load_function(path: Path) -> SavedFunction:
             _read(header["parameters"]),
             *(bool(header[key]) for key in ("single", "random", "wide")),
         )
-        seed, generator = int(header["seed"]), str(header["generator"])
+        seed, generator = checked_seed(header["seed"]), str(header["generator"])
         exported = jax.export.deserialize(bytearray(program))
     except Exception as error:
         raise ModelFileError(f"{name}: its program cannot be read: {error}") from None
@@ -195,7 +200,10 @@ def load_function(path: Path) -> SavedFunction:
     with jax.enable_x64(signature.wide):
         stored = {key: _restored(items.get(key), spec) for key, spec in signature.parameters.items()}
         values = {key: jax.numpy.asarray(value) for key, value in stored.items() if value is not None}
-        return SavedFunction(signature, exported, signature.checked_parameters(values), seed)
+        try:
+            return SavedFunction(signature, exported, signature.checked_parameters(values), seed)
+        except MGraphError as error:
+            raise ModelFileError(f"{name}: {error}") from None
 
 
 def _order_of(program: jax.export.Exported) -> int:
@@ -230,9 +238,9 @@ def _limited(values: Any, order: int, left: int) -> Any:
     return jax.tree.unflatten(structure, leaves)
 
 
-def _backends(platforms: Sequence[str]) -> set[str]:
+def _backends(platforms: Sequence[str]) -> list[str]:
     """JAX's names of the backends for these platforms."""
-    return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
+    return ["gpu" if name in ("cuda", "rocm") else name for name in platforms]
 
 
 def _written(specs: Mapping[str, Spec]) -> list[list[Any]]:

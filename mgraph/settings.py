@@ -66,7 +66,7 @@ class GraphSettings:
         """Set the memory in MiB that a run may use; a negative number leaves that much of the device's free.
 
         XLA allocates what a program needs, so this reserves nothing; ``fits()`` says whether it is enough.
-        0 is an error, as in Marian; ``ArgumentError`` for anything but a whole number.
+        ``GraphError`` for 0, as in Marian; ``ArgumentError`` for anything but a whole number.
         """
         megabytes = whole("reserve_workspace_mb", "the number of MiB", megabytes)
         if megabytes == 0:
@@ -86,7 +86,8 @@ class GraphSettings:
         Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` adds more, which cut the graph into
         that many parts of similar memory where few values are live: in a stack of layers, between layers.
         Checkpointing takes less memory, as ``memory()`` shows, and up to a third more computation,
-        for the same gradients. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
+        for the same gradients. ``ArgumentError`` for fewer than 2 parts. Source: Chen et al. 2016; Marian,
+        ``setCheckpointing``.
         """
         if parts is not None and (not isinstance(parts, int | np.integer) or parts < 2):
             raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts!r}")

@@ -47,13 +47,13 @@ class Slice:
     """A half-open range ``[begin, end)`` along an axis; negative numbers count from the end.
 
     ``Slice(i)`` is the single position ``i`` (the axis stays, with size 1), ``Slice()`` everything,
-    ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for bounds and strides that are not ints.
-    Source: Marian, ``common/shape.h``.
+    ``Slice(end=2)`` the first two, ``Slice(-2, Slice.END)`` the last two. ``ShapeError`` for bounds and
+    strides that are not ints. Source: Marian, ``common/shape.h``.
     """
 
-    begin: int = 0
-    end: int | None = None
-    stride: int = 1
+    begin: int
+    end: int
+    stride: int
 
     END: ClassVar[int] = 2**31 - 1
 
@@ -63,20 +63,17 @@ class Slice:
             stride = operator.index(stride)
         except TypeError:
             raise ShapeError(f"a slice takes whole numbers, got {begin!r} to {end!r} by {stride!r}") from None
-        if begin is None:
-            begin, end = 0, self.END
-        elif end is None:
-            end = begin + 1 if begin != -1 else self.END
-        object.__setattr__(self, "begin", begin)
+        if end is None:
+            end = self.END if begin in (None, -1) else begin + 1
+        object.__setattr__(self, "begin", 0 if begin is None else begin)
         object.__setattr__(self, "end", end)
         object.__setattr__(self, "stride", stride)
 
     def bounds(self, size: int) -> tuple[int, int]:
         """``(begin, end)`` counted from the front of an axis of ``size``; ``ShapeError`` if that
         selects nothing or reaches outside."""
-        last = self.END if self.end is None else self.end
         begin = self.begin + size if self.begin < 0 else self.begin
-        end = size if last == self.END else last + size if last < 0 else last
+        end = size if self.end == self.END else self.end + size if self.end < 0 else self.end
         if self.stride < 1:
             raise ShapeError(f"a slice needs a stride of at least 1, got {self.stride}")
         if not 0 <= begin < end <= size:

@@ -107,15 +107,15 @@ class Signature:
 
 
 def fitting(what: str, value: Any, spec: Spec) -> Any:
-    """``value`` as an array, checked for shape and element type; Python numbers are converted to the type."""
+    """``value`` as an array, checked for shape and element type; Python's numbers and lists of them are
+    converted to the type, except fractions to integers."""
     if is_node(value):
         raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
     if isinstance(value, jax.ShapeDtypeStruct | Type):
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
     if not hasattr(value, "dtype"):
         value = as_array(what, value)
-        weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
-        if weak:
+        if value.dtype.kind in ("fiub" if spec.type.is_float else "iub"):
             check_value(what, spec, value)
             value = value.astype(spec.type.dtype)
     if tuple(value.shape) != spec.shape:

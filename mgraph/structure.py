@@ -99,11 +99,6 @@ class Structure:
                 start += count
         return places
 
-    @property
-    def open_numbers(self) -> int:
-        """How many numbers a generic structure takes."""
-        return max((place.stop for place in self.places.values()), default=0)
-
 
 def is_leaf(row: Row) -> bool:
     """Whether a row is an input or a random leaf rather than an operator with its children."""

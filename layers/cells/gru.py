@@ -99,7 +99,7 @@ class GRUNematus(GRU):
         after = self.in_encoder and not self.dim_input
         if after or not self.layer_normalization:
             return super().step_bias(graph)
-        return concatenate([graph.zeros((1, 2 * self.dim_state)), graph.zeros((1, self.dim_state))], -1)
+        return graph.zeros((1, 3 * self.dim_state))
 
     def _norms(self, letter: str) -> tuple[tuple[Parameter, Parameter], ...]:
         """Gain and bias for the gates' product and for the candidate's."""

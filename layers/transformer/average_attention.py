@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mgraph import Node, Type, cast, cumsum, inits, reshape, sigmoid
+from mgraph import Node, cast, cumsum, inits, reshape, sigmoid
 from mgraph.tape import Graph
 
 from ..dense import Affine
@@ -57,7 +57,7 @@ class AverageAttention(Block):
         return {"mean": graph.zeros((batch * beam, self.dim))}
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
-        before = cast(cast(now.place, Type.float32), x.value_type)
+        before = cast(now.place, x.value_type)
         mean = (reshape(cache["mean"], x.shape) * before + x) / (before + 1)
         return self._applied(mean, x), {"mean": reshape(mean, cache["mean"].shape)}
 

@@ -48,7 +48,7 @@ def values(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def dump(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Writes ``values(graph)``, in their order, to ``path``, an ``.npz`` (or a ``.bin``).
+    """Writes ``values(graph)``, in their order, to ``path``, an ``.npz``, ``.bin`` or ``.safetensors``.
 
     ``bool`` is stored as uint8 and ``bfloat16`` as float32, which hold the same values.
     """

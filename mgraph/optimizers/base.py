@@ -60,8 +60,9 @@ class Optimizer(ABC):
     """Base of the optimizers: gradients are clipped by their global norm, transformed, and added.
 
     ``learn_rate`` may be changed between updates without recompiling. The gradients of an update are scaled
-    so that their L2 norm over all parameters is at most ``clip_norm``; 0 is off. A copy, for instance by
-    ``pickle``, continues from the same moments.
+    so that their L2 norm over all parameters is at most ``clip_norm``; 0 is off. ``ArgumentError`` for a
+    setting that is not a number of at least 0. A copy, for instance by ``pickle``, continues from the same
+    moments.
     """
 
     clip_norm = Setting()
@@ -153,9 +154,9 @@ class Optimizer(ABC):
 
         cost: the value of the top node, for optimizers that need it (``needs_cost``).
         Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
-        reading the norm, ``float(norm)``, or a parameter does. ``GraphError`` before ``backward()``,
-        ``ArgumentError`` if a needed cost is missing or no number, or if ``learn_rate`` is no number of at
-        least 0.
+        reading the norm, ``float(norm)``, or a parameter does. ``GraphError`` before ``backward()``, without
+        trainable parameters, and if others were trainable in the first update; ``ArgumentError`` if a needed
+        cost is missing or no number, or if ``learn_rate`` is no number of at least 0.
         """
         if not isinstance(graph, ExpressionGraph):
             raise ArgumentError(f"expected update(graph), got {described(graph)}{here()}")

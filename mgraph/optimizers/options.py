@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..arrays import text
 from ..errors import ArgumentError
+from ..names import meant
 from .base import Optimizer
 from .marian import Adagrad, Adam, Sgd
 
@@ -36,10 +36,9 @@ def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
     given = {text("the name of an option", name).replace("_", "-"): v for name, v in options.items()}
     for name in given:
         if name not in DEFAULTS:
-            close = difflib.get_close_matches(name, DEFAULTS, 1)
             raise ArgumentError(
                 f"{name!r} is not an option of an optimizer; these are {', '.join(DEFAULTS)}"
-                + (f"; did you mean {close[0]!r}?" if close else "")
+                f"{meant(name, DEFAULTS, repr)}"
             )
     settings = {**DEFAULTS, **given}
     kind = settings["optimizer"]
@@ -51,7 +50,7 @@ def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
     params = settings["optimizer-params"]
     try:
         numbers = [float(value) for value in (params if isinstance(params, list | tuple) else [params])]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"optimizer-params: expected numbers, got {params!r}") from None
     rate, bound = settings["learn-rate"], settings["clip-norm"]
     return OPTIMIZERS[kind](rate, *numbers[: MOST_PARAMETERS[kind]], clip_norm=bound)

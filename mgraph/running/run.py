@@ -255,9 +255,10 @@ class Run:
             )
         first = self._segments[0]
         if self._gradients is None or clip_value or self._computed_by != self._present_rules():
-            if first.ran and first.program is not None and len(self._segments) == 1:
-                first.program.backward_follows = True
+            read_before = first.ran and len(self._segments) == 1
             self._run_joint(clip_value)
+            if read_before and first.program is not None:  # not after an error: values must stay readable
+                first.program.backward_follows = True
         elif first.program is not None:
             first.program.backward_follows = True
         self._check_gradients()

@@ -189,6 +189,20 @@ def test_every_cell_draws_two_masks_before_the_first_step(monkeypatch: pytest.Mo
     assert shapes == [(1, 3), (1, 3), (1, 3), (1, 4)]
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_inference_within_a_recording_drops_nothing(first: bool) -> None:
+    graph = ExpressionGraph()
+    x = constant(graph, draw(2, 20))
+    cell, whole = layers.GRU("c", 20, 4, dropout=0.5), layers.GRU("c", 20, 4)
+    found = {}
+    for inference in (first, not first):
+        graph.set_inference(inference)
+        found[inference] = cell.apply_input(x)[0]
+    never = whole.apply_input(x)[0]
+    graph.forward()
+    assert (found[True].val() == never.val()).all() and (found[False].val() != never.val()).any()
+
+
 # ---------------------------------------------------------------- parameters, inputs, states
 
 

@@ -36,6 +36,10 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.Dense("h", 2, 4)(), r"'h': expected 1 input\(s\), got 0"),
     (lambda g: layers.MultiHeadAttention("m", 8, 0), "heads of 'm': expected an int from 1, got 0"),
     (lambda g: layers.log_mask(ones(g, 2, 3, kind="int32")), "a mask of floating point, got int32"),
+    (
+        lambda g: layers.Embedding("E", 8, 4, dropout=0.5)(g.indices([1, 2])),
+        "Embedding with 'E': axis 1 does not exist in a node with 1 axes",
+    ),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
     (

@@ -206,6 +206,23 @@ def test_what_a_program_has_learnt_of_backward_binds_no_other_graph(capfd) -> No
             graph.backward()
 
 
+class WithoutRuleNodeOp(UnaryNodeOp):
+    type = "without_rule"
+
+    def forward_ops(self, x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+
+def test_a_value_can_be_read_again_after_backward_has_failed(graph: ExpressionGraph) -> None:
+    for _ in range(3):
+        graph.clear()
+        y = WithoutRuleNodeOp(graph.param("x", (2,), inits.zeros()))
+        graph.forward()
+        assert y.val().tolist() == [0, 0]
+        with pytest.raises(mgraph.GradientError, match="declares no backward_ops"):
+            graph.backward()
+
+
 @pytest.mark.parametrize("derivatives", ["rules", "jax", "marian"])
 def test_frozen_means_frozen_under_every_rule_set(derivatives: str) -> None:
     graph = ExpressionGraph(derivatives=derivatives)

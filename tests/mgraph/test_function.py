@@ -83,6 +83,15 @@ def test_ids_of_another_integer_type_are_told_how_to_convert(graph: ExpressionGr
         np.testing.assert_array_equal(f(given.astype("uint32")), f([2, 0]))
 
 
+def test_pythons_numbers_are_converted_but_no_fraction_to_an_integer(graph: ExpressionGraph) -> None:
+    x, i = graph.input("x", (2,)), graph.input("i", (2,), "int32")
+    f = graph.function([x, i], [x, i])
+    for given in ([1, 2], [1.0, 2.0]):
+        assert [y.tolist() for y in f(given, [3, 4])] == [[1, 2], [3, 4]]
+    with pytest.raises(ElementTypeError, match="'i' has element type int32, got float64"):
+        f([1, 2], [3.0, 4.0])
+
+
 def test_arguments_are_checked_before_anything_runs(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])

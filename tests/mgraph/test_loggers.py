@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,8 @@ def test_debug_prints_to_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_levels_have_marians_names() -> None:
-    with pytest.raises(ArgumentError, match="expected a log_level of trace, debug, info"):
-        mgraph.create_loggers(log_level="loud")
+    level: Any
+    for level in ("loud", ["info"]):
+        with pytest.raises(ArgumentError, match="expected a log_level of trace, debug, info"):
+            mgraph.create_loggers(log_level=level)
     assert mgraph.create_loggers(log_level="off", quiet=True).general.level > logging.CRITICAL

@@ -292,6 +292,7 @@ def test_optimizers_of_marians_options() -> None:
         ({"exponential-smoothing": 1e-4}, "not an option of an optimizer"),
         ({"optimizer": "lion"}, r"expected an optimizer of sgd, adagrad, adam, got 'lion'; mgraph.Optax"),
         ({"optimizer-params": "fast"}, "expected numbers, got 'fast'"),
+        ({"optimizer-params": [10**400]}, "expected numbers, got"),
         ({"optimizer-params": [1.5]}, "beta1"),
     ],
 )

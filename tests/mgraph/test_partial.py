@@ -46,6 +46,16 @@ def mean_of_affine(graph: ExpressionGraph) -> PartialFunction:
     return graph.partial_function(build, {"x": (-1, 3), "y": (-1, 2)})
 
 
+def test_an_input_of_known_sizes_may_be_a_number(graph: ExpressionGraph) -> None:
+    f = graph.partial_function(lambda x, factor: x * factor, {"x": (-1,), "factor": ()})
+    x = np.float32([1, 2])
+    assert f(x, 3.0).tolist() == f(x, factor=3).tolist() == f.pure({}, [x, 3.0]).tolist() == [3, 6]
+    with pytest.raises(ArgumentError, match="'x' of unknown sizes takes an array, got 3.0"):
+        f(3.0, 3.0)
+    with pytest.raises(GraphError, match=r"expected the inputs \['x', 'factor'\], got \['x', 'factr'\]"):
+        f(x, factr=3.0)
+
+
 def test_one_function_takes_many_sizes(graph: ExpressionGraph) -> None:
     f = mean_of_affine(graph)
     for rows in (1, 4, 2, 4):

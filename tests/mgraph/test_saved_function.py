@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,11 @@ def test_files_that_hold_no_function(graph: ExpressionGraph, tmp_path: Path) -> 
     path = tmp_path / "f"
     network(graph).save(path)
     items = read_npz(path)
+    header = json.loads(items["special:function.json"].tobytes())
+    damaged = (header | {"seed": -1}, header | {"platforms": None})
     for change in (
+        *({"special:function.json": np.frombuffer(json.dumps(h).encode(), np.uint8)} for h in damaged),
+        {"W": X},
         {"special:function.json": np.frombuffer(b"[]", np.uint8)},
         {"special:function.json": np.frombuffer(b'{"version": 1, "platforms": ["cpu"]}', np.uint8)},
         {"special:function.program": np.zeros(5, np.uint8)},

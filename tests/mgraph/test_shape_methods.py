@@ -8,6 +8,10 @@ import mgraph
 from mgraph import ExpressionGraph, NodeShape, ShapeError, Slice
 
 
+def test_a_slice_without_a_beginning_begins_at_the_front() -> None:
+    assert [Slice(end=2).bounds(3), Slice(None, -1).bounds(3), Slice().bounds(3)] == [(0, 2), (0, 2), (0, 3)]
+
+
 def test_a_shape_is_a_tuple_with_marians_methods(graph: ExpressionGraph) -> None:
     shape = graph.zeros((2, 3, 4)).shape
     assert shape == (2, 3, 4) and isinstance(shape, NodeShape) and str(shape) == "(2, 3, 4)"
