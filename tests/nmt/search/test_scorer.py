@@ -148,9 +148,13 @@ def test_the_command_scores_lists_and_summaries(
     texts = [str(DATA / "source.en"), str(DATA / "list.nbest")]
     assert main([*model, "--n-best", "-t", *texts, "-o", str(tmp_path / "list")]) == 0
     assert_same((tmp_path / "list").read_text().splitlines(), "rescored.nbest")
-    assert main([*model, "--tsv", "--summary", "ce-sum", "-t", str(DATA / "both.tsv")]) == 0
+    summary = [*model, "--tsv", "--summary", "ce-sum", "-t", str(DATA / "both.tsv")]
+    assert main(summary) == 0
     expected = -sum(map(float, lines("tsv.txt")))
-    assert float(capfdbinary.readouterr().out) == pytest.approx(expected, rel=1e-5)
+    out = capfdbinary.readouterr().out
+    assert float(out) == pytest.approx(expected, rel=1e-5)
+    assert main([*summary, "-o", str(tmp_path / "sum")]) == 0
+    assert (tmp_path / "sum").read_bytes() == out and not capfdbinary.readouterr().out
 
 
 def test_summaries_are_per_sentence_or_per_word() -> None:
