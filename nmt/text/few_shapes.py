@@ -32,7 +32,6 @@ class Shapes:
 
     def __init__(self, chosen: Iterable[Shape], layout: PaddedLayout = PADDED) -> None:
         self.chosen = by_cost(chosen, layout)
-        self.layout = layout
 
     def of(self, batch: Shape) -> tuple[Shape, bool]:
         """The shape for a batch of this size, and whether it is a chosen one; if not, it is ``bucketed``."""
@@ -109,9 +108,10 @@ def choose(batches: Mapping[Shape, int], layout: PaddedLayout = PADDED) -> list[
         for batch in batches:
             shape, _ = shapes.of(batch)
             needs[shape] = tuple(map(max, needs.get(shape, batch), batch))
-        if sorted(needs.values()) == sorted(chosen):
+        found = sorted(needs.values())
+        if found == chosen:
             return chosen
-        chosen = sorted(needs.values())
+        chosen = found
 
 
 def worth_compiling(

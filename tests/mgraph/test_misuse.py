@@ -491,6 +491,7 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: mgraph.compiled(None), "compiled expects a plan, got None"),
         (lambda: mgraph.create_loggers(log=3), "expected the path of a file, got an int"),
         (lambda: f.save(None), "expected the path of a file, got a NoneType"),
+        (lambda: f.save(b"f"), "expected the path of a file, got a bytes"),
         (lambda: mgraph.load_function(None), "expected the path of a file, got a NoneType"),
         (lambda: graph.partial_function(f, [(-1, 2)]), r"argument: shape, .* and \[\(-1, 2\)\] of type list"),
         (lambda: f.save("f", platforms=5), "expected a list of platforms of cpu, .*, got 5"),

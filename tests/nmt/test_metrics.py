@@ -23,6 +23,7 @@ from nmt.models.metrics import MetricModel, metric_names
 from nmt.models.parts import Source
 from nmt.models.pooled import SentenceVectors
 from nmt.search import pooling
+from nmt.search.text_metrics import TextMetrics
 from nmt.settings import OptionError
 from nmt.settings.metrics import EMBED, EmbedOptions
 from nmt.settings.model_options import model_options
@@ -137,6 +138,17 @@ def test_metrics_of_texts_are_those_of_sacrebleu(printed: Run, tmp_path: Path) -
     both = table(printed("evaluate", "-m", model("comet"), "-v", *[VOCAB] * 3, *words, *names).decode())
     np.testing.assert_allclose(both[:, 1:], found, atol=1e-6)
     assert both[-1, 0] == pytest.approx(both[:-1, 0].mean(), abs=2e-6)
+
+
+def test_only_sentences_have_effective_order() -> None:
+    found, text = TextMetrics(["bleu", "ter"]), ["ein Haus"]
+    assert found.sentence(text[0], text[0]) == (pytest.approx(100), 0)
+    assert found.corpus(text, text) == (sacrebleu.corpus_bleu(text, [text]).score, 0)
+    assert [name.split("|")[0] for name in found.signatures] == ["bleu nrefs:1", "ter nrefs:1"]
+    assert "eff:no" in found.signatures[0]
+    assert np.isnan(found.corpus([], [])).tolist() == [True, True]
+    with pytest.raises(OptionError, match="--metrics: expected bleu, chrf, ter, got 'rouge'"):
+        TextMetrics(["bleu", "rouge"])
 
 
 def test_missing_fields_are_empty_also_with_metrics_of_texts(printed: Run, tmp_path: Path) -> None:

@@ -160,7 +160,9 @@ def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
 def hold_steps(model: Model, folder: Path) -> OnnxModel:
     """Export a model, and compare the logits of some steps, with two hypotheses per sentence and with states
     passed from step to step."""
-    export_model(model, folder, beam=2)
+    export_model(model, folder, beam=2, opset=19)
+    for path in folder.iterdir():
+        assert onnx.load(path, load_external_data=False).opset_import[0].version == 19
     exported = OnnxModel(folder)
     random = np.random.default_rng(0)
     lengths = (5, 7)[: model.sources]

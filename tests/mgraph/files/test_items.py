@@ -264,6 +264,7 @@ def test_names_that_are_refused(path: Path) -> None:
 
 
 def test_a_bomb_is_refused_before_it_grows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert archive.expansion_limit(1 << 30) == 1 << 34
     monkeypatch.setattr(archive, "MIN_EXPANSION_BYTES", 1 << 19)
     data = npy(header("|u1", f"({1 << 20},)")) + bytes(1 << 20)
     zipped(path, ("a.npy", data), method=zipfile.ZIP_DEFLATED)
@@ -281,6 +282,16 @@ def test_a_member_that_grows_beyond_its_size_is_refused(path: Path) -> None:
     struct.pack_into("<L", packed, entry + 24, 100)
     path.write_bytes(packed)
     with pytest.raises(ModelFileError, match="does not unpack to the 100 bytes"):
+        read_npz(path)
+
+
+def test_damaged_compressed_data_are_refused(path: Path) -> None:
+    packed = bytearray(
+        zipped(path, ("a.npy", npy(header(), bytes(4))), method=zipfile.ZIP_DEFLATED).read_bytes()
+    )
+    packed[packed.index(b"a.npy") + 5] = 0xFF  # begins a block of a kind that does not exist
+    path.write_bytes(packed)
+    with pytest.raises(ModelFileError, match=r"model\.npz: 'a\.npy' is damaged: .*invalid block type"):
         read_npz(path)
 
 
@@ -311,6 +322,18 @@ def test_other_ways_of_packing_are_refused(path: Path, method: int) -> None:
         read_npz(path)
 
 
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [(2, 3, "the zip directory is damaged at its byte 0"), (8, 1, r"'a\.npy' is encrypted or packed by")],
+)
+def test_other_entries_of_the_directory_are_refused(path: Path, at: int, value: int, message: str) -> None:
+    data = bytearray(zipped(path, ("a.npy", npy(header(), b"\0" * 4))).read_bytes())
+    data[data.rindex(b"PK\1\2") + at] = value
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match=message):
+        read_npz(path)
+
+
 def test_other_files_are_refused(path: Path, tmp_path: Path) -> None:
     for data in (b"", b"PK", b"\x93NUMPY", b"a" * 100_000, b"PK\5\6"):
         path.write_bytes(data)
@@ -332,7 +355,7 @@ def test_an_archive_comment_is_allowed(path: Path) -> None:
         ({"": np.zeros(1)}, "cannot be the name"),
         ({"a\0b": np.zeros(1)}, "cannot be the name"),
         ({"\ud800": np.zeros(1)}, "cannot be the name"),
-        ({"a" * 5000: np.zeros(1)}, "cannot be the name"),
+        ({"a" * 4093: np.zeros(1)}, "cannot be the name"),
         ({"a": np.array([object()])}, "item 'a' is object"),
         ({"a": np.zeros(1, bool)}, "item 'a' is bool"),
         ({"a": np.zeros(1, complex)}, "item 'a' is complex128"),
@@ -346,6 +369,15 @@ def test_items_that_cannot_be_written(path: Path, items: dict[str, np.ndarray], 
     assert path.read_bytes() == b"before"
 
 
+def test_the_longest_name_and_the_most_axes(path: Path) -> None:
+    items = {"a" * 4092: np.zeros((1,) * 32)}
+    write_npz(path, items)
+    assert [(name, array.ndim) for name, array in read_npz(path).items()] == [("a" * 4092, 32)]
+    write_npz(path, {"a": np.zeros((1,) * 33)})
+    with pytest.raises(ModelFileError, match=r"'a\.npy' has 8 bytes of numbers, but its shape"):
+        read_npz(path)
+
+
 def test_writing_is_all_or_nothing(path: Path) -> None:
     path.write_bytes(b"before")
     with pytest.raises(RuntimeError, match="disk"), replacing(path) as file:
@@ -357,6 +389,13 @@ def test_writing_is_all_or_nothing(path: Path) -> None:
         assert path.read_bytes() == b"before"
     assert path.read_bytes() == b"after"
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_and_then_its_folder_are_flushed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = []
+    monkeypatch.setattr(os, "fsync", lambda handle: folders.append(stat.S_ISDIR(os.fstat(handle).st_mode)))
+    write_npz(path, {})
+    assert folders == [False, True]
 
 
 def test_any_name_that_the_system_allows_is_written(tmp_path: Path) -> None:
@@ -407,8 +446,8 @@ def test_writing_through_a_link_and_onto_a_folder(tmp_path: Path) -> None:
     link.symlink_to(target)
     write_npz(link, {"a": np.zeros(1, np.float32)})
     assert link.is_symlink() and list(read_npz(target)) == ["a"]
-    with pytest.raises(IsADirectoryError):
-        write_npz(tmp_path, {})
+    with pytest.raises(IsADirectoryError), replacing(tmp_path):
+        pytest.fail("a folder is refused before there is anything to write")
 
 
 def test_an_empty_file(path: Path) -> None:

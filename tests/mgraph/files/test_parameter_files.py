@@ -58,6 +58,12 @@ def test_items_by_the_name_of_the_file(tmp_path: Path) -> None:
         write_items(tmp_path / name, small)
         assert same(read_items(tmp_path / name), small)
     assert (tmp_path / "a.npz").read_bytes()[:2] == b"PK"
+    with pytest.raises(ModelFileError, match=r"c\.npz: gemm-type: intgemm8 is for models that end in \.bin"):
+        write_items(tmp_path / "c.npz", small, gemm_type="intgemm8")
+    with pytest.raises(
+        ModelFileError, match=r"c\.bin: gemm-type: expected one of float32, intgemm8, .*'int4'"
+    ):
+        write_items(tmp_path / "c.bin", small, gemm_type="int4")
 
 
 @pytest.mark.parametrize("file", ["m.npz", "m.bin", "m.safetensors"])
@@ -88,7 +94,8 @@ def test_parameters_are_sorted_by_type_then_name(graph: ExpressionGraph, tmp_pat
         graph.param(name, (2,), inits.zeros(), kind)
     for file in ("m.npz", "m.bin"):
         graph.save(tmp_path / file)
-        assert list(read_items(tmp_path / file)) == ["d", "e", "c", "a", "b"]
+        found = read_items(tmp_path / file)
+        assert list(found) == ["d", "e", "c", "a", "b"] and found["a"].dtype == np.float32
 
 
 def test_a_graph_of_halves_loads_a_binary_model_as_halves(tmp_path: Path) -> None:

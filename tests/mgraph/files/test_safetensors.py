@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph import ModelFileError
-from mgraph.files.items import MODEL_YML, read_npz
+from mgraph.files.items import MODEL_YML, model_yml, read_npz
 from mgraph.files.parameter_files import read_items, write_items
 from mgraph.files.safetensors import read_safetensors, write_safetensors
 from tests.helpers.items import refuses
@@ -51,6 +51,17 @@ def test_a_marian_model_keeps_its_items(path: Path) -> None:
     assert back.keys() == items.keys() and list(back)[-1] == MODEL_YML
     for name, array in items.items():
         assert back[name].dtype == array.dtype and np.array_equal(back[name], array), name
+
+
+def test_items_without_a_configuration_are_sorted(path: Path) -> None:
+    write_safetensors(path, {"b": np.zeros(2), "c": np.zeros(2), "a": np.zeros(2, np.int8)})
+    assert list(read_items(path)) == ["a", "b", "c"]
+
+
+def test_a_byte_that_is_not_utf_8_may_be_half_a_surrogate_pair(path: Path) -> None:
+    path.write_bytes(file_of({"__metadata__": {MODEL_YML: "\udcff"}, "x": F32}))
+    assert read_safetensors(path).metadata == {MODEL_YML: "\udcff"}
+    assert model_yml(read_items(path)) == "\udcff"
 
 
 def test_bfloat16_becomes_float32(path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import nmt
 from mgraph import ArgumentError
 from nmt.alignments import pairs
-from nmt.alignments.diagonal import feature, partition, slope
+from nmt.alignments.diagonal import LEAST_TENSION, MOST_TENSION, feature, fitted, partition, slope
 from nmt.alignments.model import best_links, digamma
 from nmt.alignments.pairs import Pairs
 from nmt.alignments.symmetrization import JOINED
@@ -137,6 +137,7 @@ def test_pairs_with_an_empty_side_have_no_links() -> None:
     found = nmt.align([["a"], [], ["a", "b"], ["b"], []], [["x"], ["y"], ["x", "y"], [], []])
     assert found == [[(0, 0)], [], [(0, 0), (1, 1)], [], []]
     assert nmt.align([], []) == [] and nmt.align([[]], [["x"]]) == [[]]
+    assert nmt.align(iter([["a"]]), iter([["x"]])) == [[(0, 0)]]
     none = best_links(Pairs.of([]), AlignmentOptions())
     assert none.tolist() == []
 
@@ -151,6 +152,29 @@ def test_the_partition_is_a_sum_and_the_slope_the_expected_feature() -> None:
         assert partition(*at, 2.5) == pytest.approx(weights.sum())
         assert slope(*at, 2.5) == pytest.approx((near * weights).sum() / weights.sum())
     assert partition(np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([3.0, 3.0]), 0.0).tolist() == [3, 3]
+
+
+def test_the_tension_moves_towards_the_feature_that_is_wanted() -> None:
+    sizes, counts = np.array([[3, 4], [2, 5]]), np.array([2, 1])
+    expected = 0.0
+    for (m, n), count in zip(sizes.astype(float), counts, strict=True):
+        i = np.arange(1, m + 1)
+        expected += count * slope(i, np.full(len(i), m), np.full(len(i), n), 3.0).sum()
+    wanted = expected / (2 * 3 + 2)
+    assert fitted(3.0, wanted, sizes, counts) == pytest.approx(3.0)
+    nearer = fitted(2.9, wanted, sizes, counts)
+    assert 2.9 < nearer < 3.0 and nearer > fitted(1.0, wanted, sizes, counts) > 1.0
+    assert fitted(0.0, wanted, sizes, counts) == fitted(LEAST_TENSION, wanted, sizes, counts)
+    assert fitted(3.0, 0.0, sizes, counts) == MOST_TENSION
+    assert fitted(3.0, -1.0, sizes, counts) == LEAST_TENSION
+
+
+def test_a_perplexity_beyond_all_numbers_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    text = [list(range(1085))], [["x", "y", "z"]]
+    options = {"alpha": 1e-9, "p0": 0.0, "variational_bayes": True, "favor_diagonal": False}
+    with caplog.at_level("INFO"):
+        assert len(nmt.align(*text, heuristic="forward", iterations=3, **options)) == 1
+    assert "perplexity 10142320547350" in caplog.text
 
 
 def test_digamma() -> None:
@@ -233,6 +257,6 @@ def test_wrong_arguments_are_named() -> None:
 
 def test_links_as_text_are_read() -> None:
     assert read_pharaoh(b"0-0 10-2\t3-4 ", "line 1") == [(0, 0), (10, 2), (3, 4)]
-    for wrong in (b"0", b"0-", b"a-1", b"0-1-2", b"1,2"):
+    for wrong in (b"0", b"0-", b"a-1", b"0-1-2", b"1,2", b"\xff"):
         with pytest.raises(AlignmentError, match="line 7: expected links"):
             read_pharaoh(b"0-0 " + wrong, "line 7")

@@ -76,6 +76,13 @@ def test_words_with_white_space_in_them_are_left_out_of_tables() -> None:
     assert list(counts.table(turned=True)) == [b"a x 1.0000000"]
 
 
+def test_a_word_called_null_is_no_word() -> None:
+    counts = LinkCounts()
+    counts.add([b"NULL", b"a"], [b"x", b"NULL"], [(0, 0), (1, 0), (1, 1)])
+    assert list(counts.table()) == [b"x a 0.5000000"]
+    assert list(counts.table(turned=True)) == [b"a x 0.5000000"]
+
+
 def test_the_command_makes_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = ["-o", "s2t", "--output-reverse", "t2s.gz", "--best", "1000", "--quiet"]

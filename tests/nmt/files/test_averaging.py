@@ -73,8 +73,19 @@ def test_the_best(models: list[Path], tmp_path: Path, metric: str, count: int, b
     assert [path.name for path in found] == [f"model.iter{update}.npz" for update in best]
     with pytest.raises(ArgumentError, match="has values of chrf for 2 of the 3 models, expected 3"):
         best_checkpoints(models, log, "chrf", 3, lower_is_better=False)
+    older = [*models, tmp_path / "model.iter7000.npz"]  # the log says nothing of this one
+    assert best_checkpoints(older, log, metric, count, lower_is_better=metric != "chrf") == found
     with pytest.raises(ArgumentError, match=r"model\.npz: expected a checkpoint, whose name ends"):
         best_checkpoints([tmp_path / "model.npz"], log, metric, 1, lower_is_better=True)
+
+
+def test_wrong_arguments_are_refused(models: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="expected one or more models to average, got none"):
+        average_models([], tmp_path / "mean.npz")
+    for smoothing in (-0.1, 1.1):
+        with pytest.raises(ArgumentError, match=f"expected a smoothing from 0 to 1, got {smoothing}"):
+            average_models(models, tmp_path / "mean.npz", smoothing=smoothing)
+    assert not (tmp_path / "mean.npz").exists()
 
 
 def test_models_that_are_not_alike_are_refused(models: list[Path], tmp_path: Path) -> None:

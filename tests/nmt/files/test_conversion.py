@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgraph import ModelFileError
+from mgraph import ArgumentError, ModelFileError
 from mgraph.files.binary_items import BinaryItems, read_bin, write_bin
 from mgraph.files.intgemm import BERGAMOT, GEMM_TYPES, PACKINGS, is_quantized
-from mgraph.files.items import read_npz
+from mgraph.files.items import read_npz, write_npz
 from nmt.cli import main
-from nmt.files import convert_model
+from nmt.files import convert_model, load_model
+from nmt.files.export import export_model
 from nmt.files.huggingface.pickles import read_pickle
 from nmt.files.huggingface.torch_files import read_torch
 from tests.helpers.places import DATA, SHIPPED
@@ -57,6 +58,15 @@ def test_formats_one_after_the_other_lose_nothing(tmp_path: Path) -> None:
         convert_model(source, target)
     assert files[-1].read_bytes() == files[-2].read_bytes()
     assert hashlib.sha256(files[-1].read_bytes()).hexdigest() == DIGESTS["float32.npz"]
+
+
+def test_items_are_sorted_with_numbers_before_integers(tmp_path: Path) -> None:
+    one = np.ones((1, 2))
+    items = {"c": one.astype(np.int32), "b": one.astype(np.float16), "d": one.astype(np.int8), "a": one}
+    write_npz(tmp_path / "a.npz", items)
+    convert_model(tmp_path / "a.npz", tmp_path / "b.npz")
+    types = {name: str(array.dtype) for name, array in read_npz(tmp_path / "b.npz").items()}
+    assert [*types.items()] == [("a", "float32"), ("b", "float32"), ("c", "int32"), ("d", "int8")]
 
 
 def test_a_quantised_model_becomes_floats(tmp_path: Path) -> None:
@@ -251,3 +261,6 @@ def test_export_writes_onnx(tmp_path: Path) -> None:
     folder = tmp_path / "onnx"
     assert main(["export", "-m", str(HERE / "all.npz"), "-t", str(folder), "--quiet"]) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["decoder.onnx", "encoder.onnx"]
+    with pytest.raises(ArgumentError, match="expected a beam of at least 1, got 0"):
+        export_model(load_model(HERE / "all.npz"), tmp_path / "none", beam=0)
+    assert not (tmp_path / "none").exists()

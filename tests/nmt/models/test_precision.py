@@ -67,6 +67,7 @@ def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_models_are_pickled_and_copied(precision: str, tmp_path: Path) -> None:
     loaded = load_model(saved(TRANSFORMER, tmp_path), precision=precision, marian_exact=True)
+    assert loaded.marian_exact
     model = Model(loaded.options, loaded.params, Dropouts(trg=0.2), marian_exact=True)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert other.key == model.key and other.options == model.options and other.marian_exact

@@ -16,7 +16,7 @@ from nmt.search.results import Attention, AttentionError, Hypothesis, Printing, 
 from nmt.search.scorer import Score
 from nmt.search.scoring import Scored
 from nmt.search.states import States
-from nmt.search.trellis import Ranking, Trellis, best_hypotheses
+from nmt.search.trellis import SLACK, Ranking, Trellis, best_hypotheses
 from tests.helpers.marian_lines import float32s
 
 # Marian v1.12.42, models of two kinds: decode -b 4 --normalize 0.6 --n-best --word-scores,
@@ -128,14 +128,23 @@ def test_tuples_with_arrays_can_be_compared(kind: type) -> None:
     assert one != other and tuple(other) != one and one != 1 and other in [one, other]
 
 
+def test_the_bound_is_little_above_the_score_of_the_longest_extension() -> None:
+    ranking = Ranking(np.float32(0.6), np.float32(0))
+    paths, limits = np.float32([-1.5, -0.25, -300]), np.int32([7, 3, 90])
+    bound, longest = ranking.bound(paths, limits), ranking.scores(paths, limits)
+    assert (bound > longest).all()
+    np.testing.assert_allclose(bound, longest, rtol=2 * SLACK)
+
+
 def test_a_plot_shows_weights_and_words() -> None:
     weights = np.array(attention(), np.float32)
     found = Attention(weights, ("▁six", "</s>"), ("▁sechs", "</s>"))
     hypothesis = Hypothesis((), (), 0.0, 0.0, ())
-    axes = Translation(0, ("sechs",), (hypothesis,), attentions=(found,)).plot(Axes())
+    axes = Translation(0, ("sechs",), (hypothesis,), attentions=(found,)).plot(Axes(), title="six")
     assert axes.calls["imshow"][0] is weights
     assert axes.calls["set_xticks"] == (range(2), ("▁six", "</s>"))
     assert axes.calls["set_yticks"] == (range(2), ("▁sechs", "</s>"))
+    assert axes.calls["set_title"] == ("six",)
 
 
 def test_a_plot_is_a_picture(tmp_path) -> None:

@@ -11,9 +11,10 @@ import pytest
 from nmt.models import Step
 from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import Sampling, read_sampling
+from nmt.search.shortlist import Lexicon, Shortlist
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
-from tests.helpers.toy_search import ToyVocab, spec
+from tests.helpers.toy_search import ToyModel, ToyVocab, beam_search, spec
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
 EOS, UNK = 0, 1
@@ -160,6 +161,21 @@ def test_a_draw_depends_on_seed_and_number_alone() -> None:
     later = words(3, [number + 15 for number in numbers], 15)
     assert drawn != later and drawn[3] == later[3] == (EOS,)
     assert len(set(drawn)) > 5
+
+
+def test_a_shortlist_changes_no_draw_of_a_listed_word() -> None:
+    model = ToyModel(1, 30)
+    lexicon = Lexicon(np.array([0] * 6 + [5] * 5), np.array([9, 12, 15, 18, 29], np.int32), 3, 5)
+    shortlist = Shortlist(lexicon, 30)
+    options = {"beam_size": 1, "allow_unk": True, "sampling": Sampling("full", 0, 3.0), "seed": 3}
+    options |= {"max_length_factor": 0.1}
+    every, some = (
+        [found.words[0] for [found] in search.search([[5, EOS]] * 64)]
+        for search in (beam_search([model], **options), beam_search([model], shortlist=shortlist, **options))
+    )
+    listed = set(shortlist.candidates([5, EOS]).tolist())
+    assert len(listed) == 8 and set(some) < listed and len(set(some)) > 3 and not set(every) <= listed
+    assert all(one == other for one, other in zip(every, some, strict=True) if one in listed)
 
 
 def test_scores_are_of_the_noisy_distribution_and_those_of_the_model_are_not() -> None:

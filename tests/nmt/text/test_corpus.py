@@ -129,11 +129,23 @@ def test_an_epoch_that_is_left_has_drawn_what_was_taken(corpora: Any) -> None:
 
 def test_memory_or_files(corpora: Any, tmp_path: Path) -> None:
     by_files = corpora(shuffle="data", tempdir=str(tmp_path))
-    in_memory = corpora(shuffle="data", shuffle_in_ram=True)
+    in_memory, elsewhere = corpora(shuffle="data", shuffle_in_ram=True), corpora(shuffle="data", tempdir="")
     for _ in range(2):
         by_files.begin_epoch()
-        assert same(list(by_files), epoch(in_memory))
+        found = list(by_files)
+        assert same(found, epoch(in_memory)) and same(found, epoch(elsewhere))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("texts", [("a\nb\n", "a\n"), ("", "")])
+def test_texts_of_different_lengths_or_without_lines(texts: tuple[str, str], tmp_path: Path) -> None:
+    paths = str(tmp_path / "one"), str(tmp_path / "other")
+    for path, text in zip(paths, texts, strict=True):
+        Path(path).write_text(text)
+    rows = Rows(replace(DEFAULTS, train_sets=paths, shuffle="data"), Fields(paths, False, (0, 1)))
+    counts = ", ".join(f"{path}: {len(text.split())}" for path, text in zip(paths, texts, strict=True))
+    with pytest.raises(CorpusError, match=f"same number of lines, at least 1; got {counts}$"):
+        next(rows.epoch(MersenneTwister(1)))
 
 
 @pytest.mark.parametrize("new", ["a\nb\n", "a\nb\nc\nd\n"])

@@ -58,6 +58,8 @@ def test_sources_of_recurrent_models_take_rows_for_whole_sentences() -> None:
     only_target = [Sentence(0, ([3] * 5,)), Sentence(1, ([3] * 7,))]
     assert RecurrentLayout(3).size(only_target) == (2, 7, 1)
     assert layout.positions((2, 7, 1)) == 14
+    only_target = [Sentence(i, ([3] * 30,)) for i in range(8)]
+    assert layout.size(only_target) == (8, 30, 8), "tiers are for sources"
 
 
 def test_a_batch_has_room_in_its_shape() -> None:

@@ -19,6 +19,7 @@ from nmt.text.lines import (
     changes,
     from_text,
     is_file,
+    is_stream,
     is_utf8,
     naming,
     open_input,
@@ -244,6 +245,8 @@ def test_a_file_is_there_whole_and_a_pipe_is_not(tmp_path, monkeypatch) -> None:
     path.write_text("six\n")
     os.mkfifo(pipe)
     assert is_file(str(path)) and not is_file(str(pipe)) and not is_file(str(tmp_path / "none"))
+    places = path, pipe, tmp_path, tmp_path / "none"
+    assert [is_stream(str(place)) for place in places] == [False, True, False, False]
     reading, writing = os.pipe()
     with open(path) as closed:
         pass

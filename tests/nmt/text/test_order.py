@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -27,7 +29,7 @@ def test_the_generator_is_that_of_c() -> None:
     assert [again.below(1000) for _ in range(5)] == [generator.below(1000) for _ in range(5)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 70000])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 65536, 70000])
 def test_an_order_has_each_number_once(count: int) -> None:
     order = MersenneTwister(1).order(count)
     assert sorted(order.tolist()) == list(range(count))
@@ -65,6 +67,24 @@ def test_rows_in_any_order(bucket_bytes: int, tmp_path: Path) -> None:
     found = list(shuffled(iter(rows), order, size, str(tmp_path), bucket_bytes=bucket_bytes))
     assert found == [rows[number] for number in order]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("bucket_bytes", "files"), [(1, 250), (1000, 5), (4995, 2), (5000, 1)])
+@pytest.mark.parametrize("folder", ["", "/spool"])
+def test_a_file_for_each_stretch(
+    folder: str, bucket_bytes: int, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str | None] = []
+
+    def temporary(dir: str | None) -> IO[bytes]:
+        folders.append(dir)
+        return io.BytesIO()
+
+    monkeypatch.setattr("tempfile.TemporaryFile", temporary)
+    order = MersenneTwister(2).order(1000)
+    size = TextSize(1000, 4995)
+    rows = shuffled(((b"a",) for _ in order), order, size, folder, bucket_bytes=bucket_bytes)
+    assert next(rows) == (b"a",) and folders == [folder or None] * files
 
 
 def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from nmt.text.output import (
     read_alignment,
     score_line,
     significant,
+    with_feature,
     word_scores_field,
 )
 from tests.helpers.marian_lines import float32s
@@ -112,3 +113,13 @@ def test_links_are_ordered_by_source_and_ties_go_to_the_first() -> None:
     assert links(table) == [(0, 1), (0, 2), (2, 0)]
     assert links(table, 0.4) == [(0, 1), (2, 0)], "above in float32, not at"
     assert links(table, 0.15) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 2)]
+
+
+def test_a_feature_of_an_entry_that_need_not_be_utf_8() -> None:
+    entry = b"0 ||| a \xff ||| F0= -1 ||| -2"
+    assert with_feature(entry, "Fwd= -3") == "0 ||| a \udcff ||| F0= -1 Fwd= -3 ||| -2"
+    assert (
+        with_feature(entry, "Fwd= -3", ["0-0", "WordScores= -1"])
+        == "0 ||| a \udcff ||| 0-0 ||| WordScores= -1 ||| F0= -1 Fwd= -3 ||| -2"
+    )
+    assert with_feature(b"0 |||||| a ||| F0= -1 ||| -2", "F= 0") == "0 ||| a ||| F0= -1 F= 0 ||| -2"
