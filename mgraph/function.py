@@ -273,18 +273,18 @@ def _nodes(role: str, nodes: Any) -> list[Node]:
 
 
 def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
+    given = _nodes("inputs", inputs.values() if isinstance(inputs, Mapping) else inputs)
+    if len(set(given)) != len(given):
+        raise GraphError("an input may appear only once")
     if isinstance(inputs, Mapping):
-        _nodes("inputs", inputs.values())
         named = {text("the name of an input", name): node for name, node in inputs.items()}
     else:
         named = {}
-        for i, node in enumerate(_nodes("inputs", inputs)):
+        for i, node in enumerate(given):
             name = node.name if node.name != "none" else f"input{i}"
             if name in named:
                 raise GraphError(f"two inputs are called {name!r}; name them by a dictionary")
             named[name] = node
-    if len({id(node) for node in named.values()}) != len(named):
-        raise GraphError("an input may appear only once")
     for name, node in named.items():
         if not isinstance(node, ConstantNode | ParamNode) or (
             isinstance(node, ConstantNode) and node.tape().rows[node.id][0] is not INPUT

@@ -457,8 +457,11 @@ def normal(mean: float = 0.0, stddev: float = 1.0) -> Random:
 
 
 def bernoulli(p: float, scale: float = 1.0, shift: float = 0.0) -> Random:
-    """``(u < p) * scale + shift`` with ``u`` uniform in [0, 1)."""
-    return Bernoulli(*_reals("bernoulli", p=p, scale=scale, shift=shift))
+    """``(u < p) * scale + shift`` with ``u`` uniform in [0, 1); ``0 <= p <= 1``."""
+    p, scale, shift = _reals("bernoulli", p=p, scale=scale, shift=shift)
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"inits.bernoulli expects a probability 0 <= p <= 1, got {p}{here()}")
+    return Bernoulli(p, scale, shift)
 
 
 def dropout(p: float) -> Random:

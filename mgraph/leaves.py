@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arrays import allocating, as_array, described, refuse_traced, text
+from .arrays import allocating, as_array, described, is_array, refuse_traced, text
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
@@ -29,11 +29,12 @@ from .types import Type
 
 def check_value(what: str, spec: Any, array: Any) -> None:
     """``ShapeError`` or ``ElementTypeError`` if ``array`` does not fit a leaf of ``spec``."""
-    if tuple(array.shape) != spec.shape:
-        raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
+    # The type first: None and strings become arrays of shape ().
     known = array.dtype == bool or jnp.issubdtype(array.dtype, jnp.integer)
     if not (known or (spec.type.is_float and is_real(array))):
         raise ElementTypeError(f"{what} holds {spec.type}, got a value of {array.dtype}")
+    if tuple(array.shape) != spec.shape:
+        raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
     if spec.type.is_index and array.dtype not in (bool, spec.type.dtype) and array.size:
         low, high, limits = array.min(), array.max(), np.iinfo(spec.type.dtype)
         if int(low) < limits.min or int(high) > limits.max:
@@ -57,7 +58,8 @@ def as_indices(values: Sequence[int]) -> np.ndarray:
 def check_initializer(init: Any) -> Random | Fixed:
     """``init`` if it is an initializer, else ``ArgumentError``."""
     if not isinstance(init, Random | Fixed):
-        raise ArgumentError(f"expected an initializer from mgraph.inits, got {init!r}")
+        hint = "; inits.from_tensor(array) makes one of an array" if is_array(init) else ""
+        raise ArgumentError(f"expected an initializer from mgraph.inits, got {described(init)}{hint}{here()}")
     return init
 
 

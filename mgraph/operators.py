@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from .errors import ArgumentError
+from .names import with_article
 from .shape import NodeShape
 from .types import Type
 
@@ -200,6 +201,11 @@ def canonical(value: Any, cls: type, name: str) -> Any:
         raise ArgumentError(
             f"{cls.__name__}.{name} must be a number, string or tuple, got {kind.__name__}. "
             "Values that change from step to step are nodes: graph.constant(shape, init)"
+        )
+    if hasattr(value, "_tape"):  # a recorded node; an operator has none
+        raise ArgumentError(
+            f"{cls.__name__}.{name} must be a number, string or tuple, got {with_article(value.type)} node; "
+            "nodes are children: declare forward_ops(self, x, y), and give them before the fields"
         )
     try:
         hash(value)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .arrays import as_array, described
+from .arrays import as_array, described, holds_numbers
 from .draws import RowsKey
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import check_value
@@ -114,8 +114,10 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     if isinstance(value, jax.ShapeDtypeStruct | Type):
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
     if not hasattr(value, "dtype"):
-        value = as_array(what, value)
-        if value.dtype.kind in ("fiub" if spec.type.is_float else "iub"):
+        given, value = value, as_array(what, value)
+        if not holds_numbers(value):  # before the shape: None and strings become arrays of shape ()
+            raise ArgumentError(f"{what} takes an array of numbers, got {described(given)}{here()}")
+        if spec.type.is_float or value.dtype.kind != "f":
             check_value(what, spec, value)
             value = value.astype(spec.type.dtype)
     if tuple(value.shape) != spec.shape:

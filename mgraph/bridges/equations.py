@@ -187,8 +187,8 @@ class Walk:
         rule = self.rules.get(name)
         if rule is None:
             raise UnsupportedPrimitiveError(
-                f"from_jax: the primitive {name!r} of the function's line {equation.where()} has no meaning "
-                f"in a graph{here()}"
+                f"from_jax: the primitive {name!r} of the function's line {equation.where()} cannot be a "
+                f"node{here()}"
             )
         for aval in equation.outs:
             _check_type(equation, aval)

@@ -10,7 +10,7 @@ class BridgeError(MGraphError, ValueError):
 
 
 class UnsupportedPrimitiveError(BridgeError, NotImplementedError):
-    """A JAX function uses a primitive that has no meaning in a graph."""
+    """A JAX function uses a primitive that cannot be a node."""
 
 
 class UnsupportedOperatorError(BridgeError, NotImplementedError):

@@ -37,8 +37,9 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     float64. If the function does not take float64, a gradient check raises ``BridgeError``.
 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
-    collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node, and for a
-    result that is not an array; ``GraphError`` for a node of another graph.
+    collectives, complex numbers, decompositions of matrices (``jnp.linalg.inv``, ``cholesky``) and the like;
+    decompositions may occur in a function with its own rule. ``BridgeError`` for an argument that is not a
+    node, and for a result that is not an array; ``GraphError`` for a node of another graph.
     """
     return translated(graph, function, nodes, RULES)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case, Convention
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ElementTypeError
 from ..node import Node, Number, Operand
 from ..places import here
 from .arithmetic import mult
@@ -72,7 +72,11 @@ def pow(a: Any, b: Any) -> Node:
         return exp(mult(log(a), b))
     if a < 0:
         raise ArgumentError(f"pow: expected a base of at least 0, got {a}: it has no logarithm{here()}")
-    return exp(mult(math.log(a) if a else -math.inf, node("pow", b)))
+    if not node("pow", b).value_type.is_float:
+        raise ElementTypeError(
+            f'pow: expected a node of a floating point type, got {b.value_type}; cast(x, "float32"){here()}'
+        )
+    return exp(mult(math.log(a) if a else -math.inf, b))
 
 
 def power(a: Any, b: Any) -> Node:

@@ -108,6 +108,8 @@ def test_arguments_are_checked_before_anything_runs(graph: ExpressionGraph) -> N
         f(X, x=X)
     with pytest.raises(GraphError, match="only once"):
         graph.function(loss, {"a": x, "b": x})
+    with pytest.raises(GraphError, match="only once"):
+        graph.function(loss, [x, x])
     with pytest.raises(GraphError, match="must be a leaf"):
         graph.function(loss, [loss])
     with pytest.raises(GraphError, match="missing parameters: W, b"):
@@ -201,10 +203,16 @@ def test_what_cannot_be_a_value_or_a_node_is_refused(graph: ExpressionGraph) -> 
     f = graph.function([small * 2, x * w], [small, x])
     fitting = [3, 255], [1.0, 2.0]
     np.testing.assert_array_equal(f(*fitting)[0], [6, 254])
+    np.testing.assert_array_equal(f(fitting[0], [3, True])[1], [3, 1])
     with pytest.raises(ElementTypeError, match="uint8, from 0 to 255, got a value from -1 to 300"):
         f([300, -1], fitting[1])
     with pytest.raises(ShapeError, match="parts differ in shape"):
         f(fitting[0], [[1.0], [2.0, 3.0]])
+    for wrong in (None, "ab", [None, None], ["a", "b"], {"x": 1}):
+        with pytest.raises(ArgumentError, match="input 'x' takes an array of numbers, got .* of type"):
+            f(fitting[0], wrong)
+    with pytest.raises(ElementTypeError, match="'small' has element type uint8, got float64"):
+        f([1.0, 2.0], fitting[1])
     with pytest.raises(ArgumentError, match="input 'x' takes an array, got a param node"):
         f(fitting[0], w)
     with pytest.raises(ShapeError, match=r"parameter 'w' has shape \(2,\), got \(\)"):

@@ -99,6 +99,13 @@ def test_sinusoids_are_halves_not_interleaved() -> None:
     np.testing.assert_allclose(table, np.concatenate([np.sin(angle), np.cos(angle)], 1), atol=1e-6)
 
 
+@pytest.mark.parametrize("p", [-0.5, 2, math.nan])
+def test_a_probability_is_from_0_to_1(p: float) -> None:
+    for made in (inits.bernoulli, inits.dropout):
+        with pytest.raises(mgraph.ArgumentError, match="expects a probability 0 <= p"):
+            made(p)
+
+
 @pytest.mark.parametrize(
     ("init", "mean", "std", "low", "high"),
     [

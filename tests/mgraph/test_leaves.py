@@ -75,12 +75,25 @@ def test_integers_of_an_initialiser_are_kept_or_refused(graph: ExpressionGraph) 
 
 
 def test_what_is_no_initialiser_is_refused_where_it_is_given(graph: ExpressionGraph) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"got an array of shape \(2,\).*; inits.from_tensor(.|\n)*test_leaves.py"
+    ):
+        graph.param("w", (2,), np.ones(2))
     for wrong in (0, 0.5, [1.0, 2.0], np.ones(2)):
         with pytest.raises(ArgumentError, match="expected an initializer"):
             graph.param(f"w{wrong}", (2,), wrong)
         with pytest.raises(ArgumentError, match="expected an initializer"):
             graph.constant((2,), wrong)
     assert not graph.params() and not graph.tape.nodes
+
+
+@pytest.mark.parametrize(("value", "kind"), [(None, "object"), ("text", "<U4")])
+def test_what_is_no_array_is_not_called_one_of_another_shape(
+    graph: ExpressionGraph, value: object, kind: str
+) -> None:
+    for leaf in (graph.input("x", (2,)), graph.param("w", (2,), inits.ones())):
+        with pytest.raises(ElementTypeError, match=f"'{leaf.name}' holds float32, got a value of {kind}"):
+            leaf.set_value(value)
 
 
 def test_fractions_do_not_become_integers_silently(graph: ExpressionGraph) -> None:

@@ -186,6 +186,24 @@ def test_numpy_scalars_are_fields_like_pythons(graph: ExpressionGraph) -> None:
     assert Scaled(x, c=np.float32(1)) is not Scaled(x, c=np.float16(1))
 
 
+@pytest.mark.parametrize("runtime", [(), ("c",)])
+def test_a_node_is_no_field(graph: ExpressionGraph, runtime: tuple[str, ...]) -> None:
+    class Scaled(UnaryNodeOp):
+        type = "scaled"
+        c: float
+        runtime_fields = runtime
+
+        def forward_ops(self, x):
+            return x
+
+    x = graph.ones((2,))
+    for wrong in (x, (1, mgraph.abs(x))):
+        with pytest.raises(
+            ArgumentError, match="Scaled.c must be a number.*got an? .* node; nodes are children"
+        ):
+            Scaled(x, c=wrong)
+
+
 def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> None:
     x = graph.ones((2,))
     for fields in ({"c": [1.0]}, {"c": {}}, {"d": 1.0}, {"c": jnp.ones(2)}):

@@ -300,6 +300,12 @@ def test_numbers_below_zero_are_an_error_where_they_mean_nothing(graph: Expressi
         eval(call, vars(mgraph) | {"x": param(graph, [1.0])})
 
 
+@pytest.mark.parametrize("base", [0, 1, 2, 1.5])
+def test_a_power_of_integers_says_that_it_is_a_power(graph: ExpressionGraph, base: float) -> None:
+    with pytest.raises(ElementTypeError, match="^pow: expected a node of a floating point type, got int32"):
+        base ** constant(graph, [1, 2], "int32")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
