@@ -211,6 +211,7 @@ def div(a: Any, b: Any) -> Node:
             raise ElementTypeError(
                 f'/: expected a node of a floating point type, got {a.value_type}; cast(x, "float32"){here()}'
             )
+        b = number_for("/", a, b)  # a Python float: a numpy number might divide in 16 bits
         return mult(a, 1.0 / b if b != 0 else math.copysign(math.inf, b))
     return DivNodeOp(number_as_node("/", a, b) if is_number(a) else a, b)
 

@@ -315,7 +315,7 @@ def cached_attention(
     if not keys or len({len(keys), len(values), len(masks)}) > 1:
         counts = f"{len(keys)} keys, {len(values)} values and {len(masks)} masks"
         raise ArgumentError(f"cached_attention expects keys, values and a mask for each part, got {counts}")
-    depth = _split(node("cached_attention", query))[2]
+    *_, depth = _split("cached_attention", query)
     scale = 1 / math.sqrt(max(depth, 1))
     return CachedAttentionNodeOp(query, used, *keys, *values, *masks, parts=len(keys), scale=scale)
 
@@ -349,9 +349,9 @@ def dot_product_attention(
     Source: Vaswani et al. 2017; no counterpart in Marian, whose ``MultiHead`` composes it.
     """
     name = "dot_product_attention"
-    batch, rows, depth = _split(node(name, query))
-    places = _split(node(name, keys))[1]
-    batches = batch, *(_split(node(name, x))[0] for x in (keys, values))
+    batch, rows, depth = _split(name, query)
+    places = _split(name, keys)[1]
+    batches = batch, *(_split(name, x)[0] for x in (keys, values))
     if scale is None:
         scale = 1 / math.sqrt(max(depth, 1))
     elif not is_number(scale):
@@ -368,10 +368,10 @@ def dot_product_attention(
     )
 
 
-def _split(x: Node) -> tuple[Shape, int, int]:
+def _split(op: str, x: Node) -> tuple[Shape, int, int]:
     """The shape as batch, rows and columns."""
-    if len(x.shape) < 2:
-        raise refusal("dot_product_attention", "expected batches of matrices", x)
+    if len(node(op, x).shape) < 2:
+        raise refusal(op, "expected batches of matrices", x)
     *batch, rows, columns = x.shape
     return tuple(batch), rows, columns
 

@@ -85,7 +85,8 @@ def convolution(
     ``y[n, o, i, j] = bias[o] + sum(kernel[c, o, a, b] x[n, c, i s + a - p, j s + b - p] over c, a, b)``, with
     separate strides s and paddings p for height and width, and zeros outside of x. ``x``: (batch, channels,
     height, width); ``kernel``: (channels, kernels, height, width), as Marian's layer has it; ``bias``: (1,
-    kernels, 1, 1). ``ShapeError`` if they do not fit.
+    kernels, 1, 1). ``ShapeError`` if they do not fit, ``ArgumentError`` for a stride below 1 or a negative
+    padding.
 
     Shape: (batch, kernels, h, w) with ``h = (height + 2 pad_height - kernel height) // stride_height + 1``,
     likewise w.

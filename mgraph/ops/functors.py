@@ -27,8 +27,8 @@ class Functors:
     """A user's forward and backward function as a field; equal if the functions, or their ``hash``, are.
 
     op: the name of the operator that calls them. count: its number of children. ``ArgumentError`` for
-    anything but functions, for a backward function that cannot be called with the children, and for a
-    ``hash`` that is no whole number.
+    anything but functions, for a backward function that cannot be called with the children, for a ``hash``
+    that is no whole number, and for a function that cannot be hashed without one.
     """
 
     __slots__ = ("_key", "backward", "forward")
@@ -44,6 +44,12 @@ class Functors:
                 raise ArgumentError(f"{op} calls {called}, got {signature_of('backward', backward)}{here()}")
         self.forward, self.backward = forward, backward
         self._key: Hashable = whole(op, "hash", hash_) or (forward, backward)
+        try:
+            hash(self._key)
+        except TypeError as e:
+            raise ArgumentError(
+                f"{op}: expected functions that can be hashed, or a hash other than 0: {e}{here()}"
+            ) from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Functors) and self._key == other._key
@@ -162,7 +168,7 @@ def callback(x: Node, call: Callable[[Node], Any]) -> Node:
     ``call`` is ordinary Python: ``x.val()`` is the value; what it returns is ignored, what it raises reaches
     the caller of ``forward()``. It is not part of a ``graph.function``. Calls are made after the nodes are
     computed, in the order in which they were recorded. ``GraphError`` inside a loop's body, where a node has
-    a value per step.
+    a value per step; ``ArgumentError`` if ``call`` is no function of a node.
 
     Shape: that of ``x``. Gradient: ``adj``. Source: Marian, ``callback``.
     """

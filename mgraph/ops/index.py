@@ -1,8 +1,9 @@
 """Operators that select elements by their indices, or overwrite them.
 
 Indices are nodes of an integer type, or lists of non-negative ints, which become uint32 constants of the
-graph. A list is checked against the axis. In a node, an index out of range selects NaN and writes nothing,
-and a negative index, which needs a signed type, counts from the end.
+graph. A list is checked against the axis. In a node, an index out of range writes nothing and selects NaN,
+or from integers the lowest number of a signed type and the largest of an unsigned one. A negative index,
+which needs a signed type, counts from the end.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class LayerNormalizationOp(NormalizationNodeOp):
 def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
     """``y = gamma h + beta`` with ``h = (x - mean(x)) / sqrt(var(x) + eps)`` over the last axis.
 
-    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance divides by n.
-    ``ShapeError`` if gamma or beta has another size.
+    ``x``: (..., n); ``gamma``, ``beta``: (1, n) or (n,), (1,) for all columns alike, or left out. The
+    variance divides by n. ``ShapeError`` if gamma or beta has another size.
 
     Shape: broadcast of all: that of ``x``, unless gamma or beta has more axes.
     Gradient: ``(d - mean(d) - h mean(d h)) / s`` for ``x``, in float16 cut to its largest number, with

@@ -119,7 +119,8 @@ def avg_pooling(
     """The mean of each window of ``height`` and ``width``, a stride apart, including padding, which is zeros.
 
     ``x``: (batch, channels, height, width), padded at both ends of an axis. ``ShapeError`` if the window does
-    not fit into x, ``ArgumentError`` if a padding is as large as the window.
+    not fit into x, ``ArgumentError`` if a padding is as large as the window or negative, or if the window or
+    a stride is below 1.
 
     Shape: (batch, channels, h, w) with ``h = (x's height + 2 pad_height - height) // stride_height + 1``,
     likewise w.
@@ -231,7 +232,8 @@ def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False)
 
     ``x``: (batch, channels, time), or (batch, channels, time, 1) as ``convolution`` gives it; ``mask``:
     (batch, 1, time), or with a last axis of size 1. ``is_even`` is for kernels of even size, after which x
-    has one step more than the mask; that step is left out. ``ShapeError`` if the mask does not fit.
+    has one step more than the mask; that step is left out. ``ShapeError`` if the mask does not fit,
+    ``ArgumentError`` for a ``width`` below 1.
 
     Shape: (batch, channels, windows) with ``windows = ceil(time / width)``, time that of the mask.
     Gradient: for x, ``adj mask`` at the largest element, the first of equal ones; for the mask, ``adj x``

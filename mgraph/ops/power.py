@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arrays import real
 from ..cases import Case, Convention
 from ..errors import ArgumentError, ElementTypeError
 from ..node import Node, Number, Operand
@@ -90,6 +91,7 @@ def power(a: Any, b: Any) -> Node:
     """
     if not is_number(b):
         return pow(a, b)
-    if not float(b).is_integer():
-        return ScalarPowNodeOp(a, c=float(b))
+    exponent = real("**", "the exponent", b)
+    if not exponent.is_integer():
+        return ScalarPowNodeOp(a, c=exponent)
     return a if b == 1 else PowNodeOp(a, n=int(b))

@@ -397,7 +397,9 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
     """``sum(x * weights) / sum(weights)`` along ``axis``, the first by default; NaN if all weights are 0.
 
-    With 16-bit numbers, all of it is computed in float32.
+    Weights of size 1 along ``axis`` are not repeated in their sum, so that they cancel: as in Marian, the
+    result is then the sum of ``x``. With 16-bit numbers, all of it is computed in float32. ``ShapeError``
+    unless ``x`` and ``weights`` have equally many axes.
 
     Shape: broadcast of both with size 1 along ``axis``.
     Gradient: that of its parts; with ``s = sum(weights)``: ``adj weights / s`` for ``x``,

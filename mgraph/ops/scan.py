@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from ..arrays import described, flag
+from ..arrays import described, flag, whole
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..names import with_article
@@ -122,8 +122,9 @@ def scan(
     Operations on such nodes alone run once, outside the loop. A dropout mask made inside is one mask for all
     steps; for a mask per step, draw it outside and pass it in ``xs``.
 
-    ``GraphError`` if ``f`` changes the number of states or keeps a node for use outside, ``ShapeError`` or
-    ``ElementTypeError`` if it changes a state's shape or type.
+    ``ShapeError`` unless the sequences have one common length, ``GraphError`` without a sequence, or if ``f``
+    changes the number of states or keeps a node for use outside, ``ShapeError`` or ``ElementTypeError`` if it
+    changes a state's shape or type, ``ArgumentError`` if ``f`` does not take a state and a slice.
 
     Shape: states keep theirs; results of shape (...) to (time, ...).
     Gradient: that of the operators in the body, back through all steps.
@@ -140,7 +141,8 @@ def scan(
         raise ArgumentError(
             f"scan: expected a function of a state and a slice, got {signature_of(name, f)}{here()}"
         )
-    if not isinstance(unroll, int) or unroll < 1:
+    unroll = whole("scan", "unroll", unroll)
+    if unroll < 1:
         raise ArgumentError(f"scan: expected unroll to be a number of steps of at least 1, got {unroll!r}")
     length = _length(sequences)
     tape = Tape(graph, parent=graph.recording[-1], argument=ArgumentNode)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import inits
 from ...arrays import as_array, described
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ElementTypeError
 from ...files.paths import path_text
 from ...graph import ExpressionGraph
 from ...node import Node
@@ -52,6 +52,8 @@ def import_onnx(
         raise BridgeError(
             f"import_onnx: {path} uses operator set {opset}; the oldest supported one is {OLDEST}"
         )
+    if model.graph.sparse_initializer:
+        raise BridgeError(f"import_onnx: {path} has sparse constants, which are not read")
     reader = Reader(graph, {**VALUES, **PLACES}, opset)
     listed = {p.key: p.value for p in model.metadata_props}.get(PARAMETERS)
     parameters = None if listed is None else _names(listed, path)
@@ -95,7 +97,13 @@ def _initializer(
     graph: ExpressionGraph, reader: Reader, tensor: Any, parameters: Mapping[str, str] | None
 ) -> Any:
     array = reader.onnx.numpy_helper.to_array(tensor)
-    kind = as_type(array.dtype)
+    try:
+        kind = as_type(array.dtype)
+    except ElementTypeError:
+        raise BridgeError(
+            f"import_onnx: the constant {tensor.name!r} is of {array.dtype}, which is not an element type of "
+            "a graph"
+        ) from None
     if not (kind.is_float and array.ndim if parameters is None else tensor.name in parameters):
         return array
     name = tensor.name if parameters is None else parameters[tensor.name]
@@ -117,7 +125,12 @@ def _given(names: list[str], inputs: tuple[Any, ...], named: Mapping[str, Any]) 
 
 def _input(reader: Reader, info: Any, value: Any) -> Any:
     tensor = info.type.tensor_type
-    kind = type_of(reader, tensor.elem_type)
+    try:
+        kind = type_of(reader, tensor.elem_type)
+    except (ElementTypeError, KeyError):  # KeyError for a sequence of tensors
+        raise BridgeError(
+            f"import_onnx: input {info.name!r} is no tensor of an element type of a graph{here()}"
+        ) from None
     sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
     shape: tuple[int, ...]
     if isinstance(value, Node):

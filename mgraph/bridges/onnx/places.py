@@ -136,7 +136,8 @@ def _(w: Writer, o: Operation, buffer: Name, value: Name, position: Name) -> Nam
 def _(w: Writer, o: Operation, indices: Name) -> Name:
     axis, depth = o.operator.axis, o.operator.depth
     along = w.ints(*(-1 if i == axis else 1 for i in range(len(o.out.shape))))
-    classes = w.op("Reshape", w.ints(*range(depth)), along)
+    numbers = w.op("Range", w.constant(0, np.int64), w.count(depth), w.constant(1, np.int64))
+    classes = w.op("Reshape", numbers, along)
     given = w.op("Unsqueeze", w.cast(indices, Type.int64), w.ints(axis))
     return w.cast(w.op("Equal", given, classes), o.operator.to)
 

@@ -35,12 +35,11 @@ def _jax(function: Callable[..., Any]) -> ReadRule:
 
 
 def _binary(operator: Callable[[Any, Any], Node]) -> ReadRule:
-    """An operator of two operands, folded over any number of them; a known scalar is passed as a number."""
+    """An operator of two operands; a known scalar is passed as a number."""
 
-    def rule(o: ReadOperation, *values: Value) -> Node:
-        nodes = [v for v in values if isinstance(v, Node)]
-        rank = max(len(n.shape) for n in nodes)
-        return functools.reduce(operator, [_operand(o, v, rank) for v in values])
+    def rule(o: ReadOperation, a: Value, b: Value) -> Node:
+        rank = max(len(v.shape) for v in (a, b) if isinstance(v, Node))
+        return operator(_operand(o, a, rank), _operand(o, b, rank))
 
     return rule
 
@@ -63,11 +62,13 @@ def _div(o: ReadOperation, a: Value, b: Value) -> Node:
 
 
 def _pow(o: ReadOperation, x: Value, exponent: Value) -> Node:
-    if isinstance(exponent, np.ndarray) and exponent.size == 1 and float(exponent.item()).is_integer():
-        base, whole = o.node(x), int(exponent.item())
+    base = o.node(x)
+    single = isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.ndim <= len(base.shape)
+    if single and float(exponent.item()).is_integer():
+        whole = int(exponent.item())
         if base.value_type.is_float:
             return power(base, float(whole))
-        if whole >= 0 and exponent.ndim <= len(base.shape):
+        if whole >= 0:
             return o.jax(lambda v: jax.lax.integer_pow(v, whole), base)
     # In ONNX the power has the type of the base.
     return o.jax(lambda v, e: jnp.power(v, e).astype(v.dtype), x, exponent)
@@ -210,7 +211,7 @@ def _pool(largest: bool) -> ReadRule:
         plain = o.get("auto_pad", "NOTSET") == "NOTSET" and not o.get("ceil_mode", 0)
         plain = plain and set(o.get("dilations", [1])) == {1} and len(o.source.output) == 1
         if not plain or not (largest or o.get("count_include_pad", 0) or not any(pads)):
-            raise o.refuse("only with explicit paddings that count, without dilations")
+            raise o.refuse("only with explicit paddings that count, without dilations, ceil_mode and indices")
         pairs = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
         shape = (1, 1, *window), (1, 1, *strides), pairs
 
@@ -285,7 +286,7 @@ VALUES: dict[str, ReadRule] = {
     "Softplus": _jax(jax.nn.softplus),
     "Sqrt": _unary(elementwise.sqrt),
     "Sub": _binary(minus),
-    "Sum": _binary(plus),
+    "Sum": _of_nodes(plus),
     "Tan": _unary(elementwise.tan),
     "Tanh": _unary(elementwise.tanh),
     "TopK": _top_k,

@@ -165,14 +165,16 @@ class ReadOperation:
         return [np.asarray(next(results)) if name else None for name in self.source.output]
 
     def _check_sizes(self, model: Any, given: Mapping[str, np.ndarray]) -> None:
-        """``BridgeError`` if ``model``, which has this operation alone, produces more elements than both
-        ``MAX_FOLDED`` and its largest input."""
+        """``BridgeError`` if ``model``, which has this operation alone, produces more elements than
+        ``MAX_FOLDED`` and than its largest input and the largest tensor that the file gives it."""
         onnx, inference = self.reader.onnx, extra("onnx.shape_inference")
         told = onnx.ModelProto()
         told.CopyFrom(model)
         small = {name: array for name, array in given.items() if array.size <= MAX_SIZES}
         told.graph.initializer.extend(onnx.numpy_helper.from_array(a, name) for name, a in small.items())
-        most = max(MAX_FOLDED, *(array.size for array in given.values()), 0)
+        tensors = [v for v in self.attributes.values() if isinstance(v, onnx.TensorProto)]
+        stored = [*(array.size for array in given.values()), *(math.prod(v.dims) for v in tensors)]
+        most = max([MAX_FOLDED, *stored])
         for output in inference.infer_shapes(told).graph.output:
             shape = tuple(dim.dim_value for dim in output.type.tensor_type.shape.dim)
             if math.prod(shape) > most:

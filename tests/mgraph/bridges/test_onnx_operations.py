@@ -13,6 +13,7 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ShapeError, inits
 from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, from_jax, import_onnx
+from mgraph.bridges.onnx import reader
 from tests.helpers.onnx_runs import run
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -143,6 +144,12 @@ READ: dict[str, tuple[list[Any], dict[str, np.ndarray], dict[str, np.ndarray]]] 
         {"x": number([4, 10], np.int32)},
         {"e": number(0.5)},
     ),
+    "power of a higher rank": (
+        [node("Constant", [], ["e"], value_floats=[2.0]), node("Pow", ["x", "e"], ["y"])],
+        {"x": number(3)},
+        {},
+    ),
+    "sum that begins with numbers": ([node("Sum", ["a", "a", "x"], ["y"])], {"x": X}, {"a": number(2)}),
 }
 
 
@@ -226,6 +233,53 @@ def test_a_file_that_cannot_be_read_leaves_the_graph_as_it_was(tmp_path: Path) -
     graph.backprop()
     np.testing.assert_allclose(w.grad(), 1 - np.tanh(1) ** 2 * np.ones((3, 4)), rtol=1e-5)
     assert top.shape == (1, 1)
+
+
+def test_only_computed_constants_are_bounded(
+    graph: ExpressionGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reader, "MAX_FOLDED", 8)
+    stored = node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(X))
+    write(tmp_path / "y.onnx", [stored, node("Add", ["x", "c"], ["y"])], {"x": X}, {})
+    np.testing.assert_array_equal(ours(graph, tmp_path / "y.onnx", {"x": X})[0], 2 * X)
+    made = [node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])]
+    write(tmp_path / "y.onnx", made, {"x": X}, {"s": ints(3, 4)})
+    with pytest.raises(BridgeError, match=r"a constant of shape \(3, 4\); at most 8 elements"):
+        ours(graph, tmp_path / "y.onnx", {"x": X})
+
+
+def test_what_is_no_tensor_of_a_graph_is_told(graph: ExpressionGraph, tmp_path: Path) -> None:
+    helper, kinds, path = onnx.helper, onnx.TensorProto, tmp_path / "y.onnx"
+    out, x = helper.make_empty_tensor_value_info("y"), helper.make_tensor_value_info("x", FLOAT, [2])
+    words = helper.make_tensor("c", kinds.STRING, [2], [b"a", b"b"])
+    one, at = helper.make_tensor("c", FLOAT, [1], [3]), helper.make_tensor("at", kinds.INT64, [1], [0])
+    sparse = {"sparse_initializer": [helper.make_sparse_tensor(one, at, [2])]}
+    for kind, name, info, held, message in (
+        (
+            "Identity",
+            "x",
+            helper.make_tensor_value_info("x", kinds.STRING, [2]),
+            {},
+            "input 'x' is no tensor",
+        ),
+        (
+            "SequenceLength",
+            "x",
+            helper.make_tensor_sequence_value_info("x", FLOAT, [2]),
+            {},
+            "'x' is no tensor",
+        ),
+        ("Identity", "c", x, {"initializer": [words]}, "'c' is of object, which is not an element type"),
+        ("Identity", "c", x, sparse, r"y\.onnx has sparse constants"),
+    ):
+        body = helper.make_graph([node(kind, [name], ["y"])], "g", [info], [out], **held)
+        model = helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        model = onnx.shape_inference.infer_shapes(model)
+        if not model.graph.output[0].type.WhichOneof("value"):
+            model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [2]))
+        onnx.save(model, path)
+        with pytest.raises(BridgeError, match=message):
+            import_onnx(graph, path, graph.zeros((2,)))
 
 
 def test_refused_calls_leave_no_tops(graph: ExpressionGraph) -> None:

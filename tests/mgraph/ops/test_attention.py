@@ -105,6 +105,8 @@ def test_errors_say_what_does_not_fit(graph: ExpressionGraph, children: str, mes
 
 def test_other_errors(graph: ExpressionGraph) -> None:
     q, k, v = (constant(graph, x) for x in OPERANDS)
+    with pytest.raises(ShapeError, match="^cached_attention: expected batches of matrices"):
+        mgraph.cached_attention(graph.ones((3,)), graph.indices([0]), [k], [v], [v])
     with pytest.raises(ArgumentError, match="expects a number for scale, got 'big'"):
         dot_product_attention(q, k, v, scale="big")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="probability 0 <= p < 1 or a mask, got 1.5"):

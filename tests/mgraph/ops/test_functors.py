@@ -85,6 +85,7 @@ def test_a_lambda_must_keep_its_word(graph: ExpressionGraph) -> None:
 
 def test_functions_that_cannot_be_called_are_told_where_the_node_is_made(graph: ExpressionGraph) -> None:
     a = param(graph, [[1.0, 2.0]])
+    doubled = type("Doubled", (), {"__call__": lambda self, x: 2 * x, "__hash__": None})()
     for call, problem in (
         (
             lambda: mgraph.lambda_node([a], (1, 2), "float32", jnp.sin, lambda adj, x: (adj,)),
@@ -96,6 +97,7 @@ def test_functions_that_cannot_be_called_are_told_where_the_node_is_made(graph: 
         ),
         (lambda: mgraph.map(jnp.sin, a, hash="a"), "map: hash must be a whole number, got 'a'"),
         (lambda: mgraph.reduce(3, a), "reduce expects a function, got 3"),
+        (lambda: mgraph.map(doubled, a), "map: expected functions that can be hashed, or a hash"),
     ):
         with pytest.raises(ArgumentError, match=f"^{problem}(.|\n)*at .*test_functors"):
             call()

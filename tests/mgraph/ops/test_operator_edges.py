@@ -388,6 +388,19 @@ def test_integers_are_not_divided(graph: ExpressionGraph, divisor: float) -> Non
         constant(graph, [2, 4], "int32") / divisor
 
 
+@pytest.mark.parametrize("number", [np.float16(3), np.float16(1e-5), np.float32(3)])
+def test_division_by_a_narrow_number_keeps_the_digits(graph: ExpressionGraph, number: Any) -> None:
+    quotient = constant(graph, [1.0, 2.0], "float64") / number
+    np.testing.assert_allclose(value(quotient), np.array([1.0, 2.0]) / float(number), rtol=1e-15)
+
+
+def test_numbers_that_no_float_holds(graph: ExpressionGraph) -> None:
+    x = constant(graph, [1.0])
+    for call in (lambda: x / 10**400, lambda: x * 10**400, lambda: x**10**400):
+        with pytest.raises(ArgumentError, match="must be a number, got 1000"):
+            call()
+
+
 @pytest.mark.parametrize("operator", [lambda n: mgraph.pow(2, n), mgraph.debug, mgraph.checkpoint])
 def test_a_number_where_a_node_is_needed(operator: Any) -> None:
     with pytest.raises(ElementTypeError, match="expected a node, got 3"):

@@ -170,6 +170,7 @@ def test_results_are_arrays_and_steps_are_counted(graph: ExpressionGraph) -> Non
     xs = graph.ones((3, 4))
     with pytest.raises(GraphError, match="topk node with several outputs"):
         scan(lambda s, x: (s, mgraph.topk(x, 2, -1)[0].child(0)), graph.ones((4,)), xs)
+    assert scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=np.int64(2))[1].shape == (3, 4)
     for unroll in (0, 2.5):
         with pytest.raises(ArgumentError, match="unroll"):
             scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=unroll)
