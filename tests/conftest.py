@@ -14,6 +14,7 @@ import mgraph
 from tests.helpers.tiers import QUICK, beyond_samples
 
 os.environ["MGRAPH_COMPILATION_CACHE"] = "none"  # tests leave nothing outside their folders
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # onnxruntime would use the network and leave a file
 QUICKLY = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 """The variable that makes the processes that a test starts compile as the test itself does."""
 

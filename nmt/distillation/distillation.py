@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from nmt.alignments.lexicon import LinkCounts, dump_shortlist
 from nmt.alignments.pairs import Pairs
 from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
 from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
-from nmt.distillation.report import measured, write_report
+from nmt.distillation.report import REPORT, TABLE, measured, write_report
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import learn_vocab, training_options, tuning_options
 from nmt.distillation.teaching import translate, write_corpus
@@ -32,8 +33,10 @@ from nmt.settings.sections import Devices
 from nmt.text.lines import is_stream, open_input, read_lines
 from nmt.text.parallel import Row, read_rows
 from nmt.text.vocabs.creation import DEFAULT_PIECES
+from nmt.text.vocabs.factored import ENDING as FACTORED
 from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
+from nmt.training.checkpoints.file_set import WRITTEN
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
 from nmt.training.validation.evaluation import ValidationSet, ValidationSetError, check_sets
@@ -54,8 +57,19 @@ USES: Mapping[str, Sequence[str]] = {
 }
 """The stages in order, each with the options that no earlier stage uses."""
 VOCAB = "vocab.spm"
-CONTINUED = ("teacher.target.part", "teacher.target", VOCAB, "student.npz", "tuned.npz")
-"""The files from which a stage goes on."""
+CONTINUED: Mapping[str, Sequence[str]] = {
+    "translate": ("teacher.target.part", "teacher.target"),
+    "vocabs": (VOCAB,),
+    "train": ("student.npz", f".student.npz{WRITTEN}"),
+    "tune": ("tuned.npz", f".tuned.npz{WRITTEN}"),
+}
+"""The files from which a stage goes on, also a checkpoint that a killed run has still to move into place; the
+other stages begin anew."""
+OUTPUTS = (
+    *chain.from_iterable(CONTINUED.values()),
+    *("corpus.source", "corpus.target", "corpus.align", "lex.s2t", LEXICON, REPORT, TABLE, RECORD),
+)
+"""The files that a run writes or goes on from, so that they cannot be its inputs."""
 SEED = 1
 """The seed of samples, for ``--mbr`` and for learning pieces: a resumed run draws the same ones as an
 uninterrupted one."""
@@ -112,7 +126,7 @@ class Distillation:
         options = self.options
         with new_folder(self.folder):
             self._check_training()
-        stages = Stages(self.folder, USES, _decisive(options), self._inputs())
+        stages = Stages(self.folder, USES, _decisive(options), self._inputs(), CONTINUED)
         compilation_cache.use(options.compilation_cache)
         devices.start_all(options.cpu_threads, options.devices)
         student, tuned = self._at("student.npz"), self._at("tuned.npz")
@@ -176,9 +190,19 @@ class Distillation:
             require_files("--models", options.models, options.vocabs)
         for name, vocabs in (("vocabs", options.vocabs), ("student-vocabs", options.student_vocabs)):
             if len(vocabs) not in (0, 2):
-                raise OptionError(f"--{name}: expected two, for source and target, got {len(vocabs)}")
+                raise OptionError(
+                    f"--{name}: expected two, for source and target, got {len(vocabs)}; models of several "
+                    "sources cannot be distilled"
+                )
         if options.student_vocabs and options.student_dim_vocab:
             raise OptionError("--student-dim-vocab learns a vocabulary, --student-vocabs gives them")
+        for path in self._vocabs:
+            if path.endswith(FACTORED):
+                raise OptionError(
+                    f"--{'student-vocabs' if options.student_vocabs else 'vocabs'}: {path} is factored, and "
+                    "the student's shortlist needs vocabularies without factors; --student-vocabs gives "
+                    "others, --student-dim-vocab learns one"
+                )
         if not options.input:
             raise OptionError("--input: the text for the teacher is needed")
         check_sets(options.valid_sets, 2, tsv=False)
@@ -195,6 +219,7 @@ class Distillation:
         inputs = self._inputs()
         for name, paths in inputs.items():
             require_readable(f"--{name}", paths)
+            self._require_kept(name, paths)
         del inputs["references"]  # which are read only once
         for name, paths in inputs.items():
             for path in filter(is_stream, paths):
@@ -204,10 +229,20 @@ class Distillation:
                 raise OptionError(f"--input: no words in {options.input}")
         require_folder("--output", options.output)
         if not self._at(RECORD).exists():
-            for left in filter(Path.exists, map(self._at, CONTINUED)):
+            for left in filter(Path.exists, map(self._at, chain.from_iterable(CONTINUED.values()))):
                 raise StagesError(
                     f"{left} is there without {RECORD}, which says how it was made; choose another --output, "
                     "or delete the folder"
+                )
+
+    def _require_kept(self, name: str, paths: Sequence[str]) -> None:
+        """OptionError if a file that the option ``name`` gives is one that the stages write."""
+        written = [at for at in map(self._at, OUTPUTS) if at.exists()]
+        for path in filter(os.path.exists, paths):
+            if any(at.samefile(path) for at in written):
+                raise OptionError(
+                    f"--{name}: {path} has the name of a file that is written to --output; rename it, or "
+                    "choose another --output"
                 )
 
     def _check_training(self) -> None:
@@ -350,9 +385,14 @@ class Distillation:
 
 
 def _with_folder(options: DistillOptions) -> DistillOptions:
-    """The options with the files of the folder that ``--models`` names, if it does; given ones override."""
+    """The options with the files of the folder that ``--models`` names, if it does; given ones override.
+
+    OptionError if it is also ``--output``: then it would hold the student, too, when it is read again.
+    """
     if len(options.models) != 1 or not os.path.isdir(options.models[0]):
         return options
+    if os.path.exists(options.output) and os.path.samefile(options.models[0], options.output):
+        raise OptionError(f"--output: {options.output} is the teacher's folder; choose another")
     names = "weights", "vocabs", "pieces"
     given = {name: value for name in names if (value := getattr(options, name))}
     found = read_directory(options.models[0], **given)

@@ -46,9 +46,11 @@ TRAINING: Mapping[str, Any] = {
 
 CHOSEN = (
     *("model", "train_sets", "vocabs", "valid_sets", "guided_alignment", "pretrained_model"),
+    "input_types",
     *("devices", "cpu_devices", "coordinator", "num_processes", "process_id"),
 )
-"""The options that a configuration of the student may not set: its files, and where it is trained."""
+"""The options that a configuration of the student may not set: its files, what they hold, and where it is
+trained."""
 
 
 def learn_vocab(

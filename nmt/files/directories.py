@@ -102,8 +102,8 @@ class _Directory:
         usable = [other for other in candidates if self._has_models(other)] or candidates
         if len(usable) > 1:
             raise self._error(
-                f"several configurations: {', '.join(usable)}; choose one with config=... (--config), "
-                "or give the files of the model instead of the directory"
+                f"several configurations: {', '.join(usable)}; choose one with config=... (--config of "
+                "decode, score and server), or give the files of the model instead of the directory"
             )
         return usable[0] if usable else ""
 

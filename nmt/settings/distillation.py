@@ -63,7 +63,7 @@ class Student(Options):
     student_dim_vocab: int = option(
         0,
         "instead, learn a vocabulary of this many SentencePiece pieces from both sides of the corpus; "
-        "by default 32000 if the teacher has --pieces",
+        "by default 32000 without --vocabs, or with --pieces",
         least=0,
     )
     student: str = option("", "configuration of mgraph train; overrides the default student's")

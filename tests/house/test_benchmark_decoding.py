@@ -184,7 +184,7 @@ def test_what_company_changes(
     ]
 
 
-def test_commands_and_reports(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_and_reports(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
     how = measuring()
     words = our_command(task, how, "int8", module="a.module", beam_size=4)
     assert words[:4] == [sys.executable, "-m", "a.module", "decode"]

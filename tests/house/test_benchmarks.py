@@ -26,7 +26,6 @@ from mgraph import compile_stats
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.places import ROOT
 
-PATH = {"PYTHONPATH": str(ROOT)}
 NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg]
 LOG = """\
 [2026-11-21 23:32:12] Training started

@@ -69,7 +69,7 @@ def test_the_citation_has_the_version() -> None:
     assert f"\nversion: {mgraph.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_what_is_not_ready_is_not_released(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_ready_is_not_released() -> None:
     assert "CHANGELOG.md has no section '## 99.0 (YEAR-MONTH-DAY)'" in release.unready("99.0")
     assert "CITATION.cff has another version than 99.0" in release.unready("99.0")
 

@@ -58,15 +58,19 @@ def test_the_navigation_has_all_pages() -> None:
 
 
 def test_links_out_of_the_pages_lead_somewhere() -> None:
-    for path in (ROOT / "docs").glob("*.md"):
-        for _, _, target, _ in PAGES.OUTSIDE.findall(path.read_text()):
-            assert (ROOT / target).exists(), f"{path.name}: {target}"
+    pages = (ROOT / "docs").glob("*.md")
+    found = [(path, target) for path in pages for _, _, target, _ in PAGES.OUTSIDE.findall(path.read_text())]
+    assert found, "no link is seen"
+    for path, target in found:
+        assert (ROOT / target).exists(), f"{path.name}: {target}"
 
 
 def test_links_lead_to_pages_that_the_sources_have() -> None:
-    for path in (ROOT / "docs").glob("*.md"):
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+    pages, link = (ROOT / "docs").glob("*.md"), re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+    found = [(path, target) for path in pages for target in link.findall(path.read_text())]
+    assert found, "no link is seen"
+    for path, target in found:
+        assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
 def test_every_reference_and_copied_page_can_be_linked_from_the_sources() -> None:

@@ -188,7 +188,7 @@ def test_what_only_a_node_without_gradient_uses_is_no_top(graph: ExpressionGraph
     np.testing.assert_allclose(x.grad(), np.exp([-3.0, 0.0, -2.0]), rtol=1e-6)
 
 
-def test_what_a_program_has_learnt_of_backward_binds_no_other_graph(capfd) -> None:
+def test_what_a_program_has_learnt_of_backward_binds_no_other_graph() -> None:
     def run(removed: bool) -> ExpressionGraph:
         graph = ExpressionGraph()
         x = graph.param("x", (2,), inits.from_value(5))

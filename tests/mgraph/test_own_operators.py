@@ -309,7 +309,7 @@ def test_integers_that_a_class_does_not_declare_are_told_how(graph: ExpressionGr
             built_in()
 
 
-def test_a_users_folder_may_begin_like_the_packages(tmp_path) -> None:
+def test_a_users_folder_may_begin_like_the_packages() -> None:
     """A file mgraph_tools.py next to the package belongs to the user."""
     code = compile("place = user_frame()", f"{mgraph.__path__[0]}_tools.py", "exec")
     names = {"user_frame": user_frame}

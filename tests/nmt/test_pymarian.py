@@ -149,7 +149,7 @@ def test_lines_are_those_of_marian(text: str | bytes | list[str | bytes], lines:
     assert lines_of(text) == [line.encode() for line in lines]
 
 
-def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors() -> None:
     with pytest.raises(OptionError, match="one string, got"):
         Translator(["-m", MODEL])  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="did you mean --beam-size"):

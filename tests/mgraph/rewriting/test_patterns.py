@@ -128,7 +128,7 @@ def test_any_of_finds_a_part(x, y) -> None:
     assert len(list(AnyOf(ConcatenateNodeOp, X).matches(whole))) == 3
 
 
-def test_or_tries_in_order(x, y) -> None:
+def test_or_tries_in_order(x) -> None:
     pattern = Or(Label("a", Op(ExpNodeOp)), Label("b", Op((ExpNodeOp, LogNodeOp))))
     first, second = pattern.match(mgraph.exp(x)), pattern.match(mgraph.log(x))
     assert first is not None and "a" in first.bindings
@@ -147,7 +147,7 @@ def test_skip_looks_through_one_operator(x) -> None:
     assert pattern.match(mgraph.log(mgraph.sqrt(mgraph.exp(x)))) is None
 
 
-def test_repeat_follows_a_chain(x, y) -> None:
+def test_repeat_follows_a_chain(x) -> None:
     chain = Repeat(Op(ScalarMultNodeOp, Label("next"), c=Field("c")), "next", Op(ExpNodeOp, X))
     match = chain.match(mgraph.exp(x) * 2.0 * 3.0 * 4.0)
     assert match is not None and match.c == (4.0, 3.0, 2.0) and match.x is x

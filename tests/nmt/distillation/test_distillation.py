@@ -217,6 +217,53 @@ def test_options_may_change_until_a_stage_uses_them(tmp_path: Path) -> None:
         stages(bits=6)
 
 
+def test_options_of_a_stage_that_left_nothing_may_change(tmp_path: Path) -> None:
+    def stages(bits: int) -> Stages:
+        return Stages(tmp_path, {"train": ("bits",)}, {"bits": bits}, {}, {"train": ("student.npz",)})
+
+    stages(8)
+    (tmp_path / "student.npz").write_text("")
+    with pytest.raises(OptionError, match="--bits: 6, but .* was made with 8"):
+        stages(6)
+    (tmp_path / "student.npz").unlink()
+    stages(6).run("train", "something", lambda: None)
+    with pytest.raises(OptionError, match="--bits: 8, but .* was made with 6"):
+        stages(8)
+
+
+def test_a_vocabulary_that_is_too_large_can_be_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(60), tmp_path / "text")))
+    given: dict[str, Any] = {"input": texts[0], "translations": texts[1], "valid_sets": texts}
+    given |= {"output": str(tmp_path / "output"), "cpu_threads": 1}
+    monkeypatch.setattr(Distillation, "_check_training", lambda _: None)
+    with pytest.raises(VocabError, match="Vocabulary size too high"):
+        Distillation(DistillOptions(student_dim_vocab=9999, **given)).run()
+    monkeypatch.setattr(Distillation, "_align", lambda job: job.stop() or list(job._rows()))
+    for _ in range(2):
+        with pytest.raises(StoppedError):
+            Distillation(DistillOptions(student_dim_vocab=48, **given)).run()
+    with pytest.raises(OptionError, match="--student-dim-vocab: 49, but .* was made with 48"):
+        Distillation(DistillOptions(student_dim_vocab=49, **given)).run()
+
+
+def test_no_input_is_overwritten(tmp_path: Path) -> None:
+    texts = [tmp_path / "corpus.source", tmp_path / "corpus.target"]
+    for path in (*texts, tmp_path / "valid"):
+        path.write_text("one\n")
+    valid = str(tmp_path / "valid")
+    more: dict[str, Any] = {"valid_sets": (valid, valid), "output": os.path.relpath(tmp_path)}
+    with pytest.raises(OptionError, match="--input: .*corpus.source has the name of a file that is written"):
+        Distillation(DistillOptions(input=str(texts[0]), translations=valid, **more))
+    with pytest.raises(OptionError, match="--references: .*corpus.target has the name of a file that is"):
+        Distillation(
+            options(tmp_path, input=valid, references=str(texts[1]), choose="chrf", valid_sets=(valid,) * 2)
+        )
+    with pytest.raises(OptionError, match="--output: .*firefox is the teacher's folder; choose another"):
+        of_folder("firefox", FOLDERS / "firefox")
+
+
 def test_stages_use_every_option_but_where_things_run_and_go() -> None:
     beside = {*options_of(Devices), *options_of(Logging), "output"}
     used = [name for names in USES.values() for name in names]
@@ -243,7 +290,12 @@ def test_the_students_options(tmp_path: Path) -> None:
     assert other["tied_embeddings"] and "tied_embeddings_all" not in other
     tuned = tuning_options(options(tmp_path, tune_after="3u"), found, tmp_path / "student.npz")
     assert (tuned["quantize_bits"], tuned["exponential_smoothing"], tuned["after"]) == (8, 0.0, "3u")
-    for name, value in (("train-sets", "[a, b]"), ("devices", "[0, 1]"), ("num-processes", "2")):
+    for name, value in (
+        ("train-sets", "[a, b]"),
+        ("input-types", "[class, class]"),
+        ("devices", "[0, 1]"),
+        ("num-processes", "2"),
+    ):
         config.write_text(f"{name}: {value}\n")
         with pytest.raises(OptionError, match=f"student.yml: {name} is chosen by mgraph distill"):
             training_options(options(tmp_path, student=str(config)), (VOCAB, VOCAB), *places)
@@ -430,6 +482,10 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         (
             [*ENOUGH, "--student-vocabs", VOCAB, VOCAB, "--student-dim-vocab", "9"],
             "--student-dim-vocab learns a vocabulary, --student-vocabs gives them",
+        ),
+        (
+            [*ENOUGH[:4], str(DATA / "factored" / "source.fsv"), *ENOUGH[5:]],
+            "source.fsv is factored, and the student's shortlist needs vocabularies without factors",
         ),
         (["-m", ".", *ENOUGH[5:]], ".: no model (.npz or .bin)"),
         (

@@ -260,7 +260,7 @@ def test_a_start_that_is_not_zeros(caplog: pytest.LogCaptureFixture) -> None:
     assert np.array_equal(params["Wemb"], shared[:23]) and "--zero-start" in caplog.text
 
 
-def test_pad_within_the_words_stays(tmp_path: Path) -> None:
+def test_pad_within_the_words_stays() -> None:
     """Words that HuggingFace's users add come after ``<pad>``."""
     config, tensors = checkpoint("hf-all")
     more = {

@@ -111,7 +111,7 @@ def test_samples_are_drawn_and_the_best_is_chosen(sampling: Translator) -> None:
     assert len({*drawn(0)}) > 1, "otherwise there is nothing to choose"
 
 
-def test_neither_batches_nor_the_queue_change_what_is_chosen(sampling: Translator) -> None:
+def test_neither_batches_nor_the_queue_change_what_is_chosen() -> None:
     expected = make(mbr="chrf", mbr_samples=SAMPLES, seed=5).translate(LINES)
     again = make(mbr="chrf", mbr_samples=SAMPLES, seed=5, mini_batch=2, maxi_batch=1)
     assert [one.text for one in again.translations(LINES)] == expected

@@ -115,7 +115,7 @@ def test_sentence_piece_must_not_split_the_separator(shipped: Translator) -> Non
         translate_documents(shipped, [["one"]], separator="</s>")
 
 
-def test_the_separator_is_a_word(translator: Translator, tmp_path: Path) -> None:
+def test_the_separator_is_a_word(translator: Translator) -> None:
     with pytest.raises(OptionError, match=r"the separator '\[sep\]' is not a word of DefaultVocab"):
         translate_documents(translator, [["a cat"]], separator="[sep]")
     with pytest.raises(OptionError, match=r"the separator 'cat' is not a word of .*target\.yml"):

@@ -179,7 +179,9 @@ def test_a_shortlist_changes_no_draw_of_a_listed_word() -> None:
 
 
 def test_scores_are_of_the_noisy_distribution_and_those_of_the_model_are_not() -> None:
-    for [hypothesis] in search_with(Sampling()).search([[5, EOS]] * 4):
+    found = search_with(Sampling()).search([[5, EOS]] * 4)
+    assert len(found) == 4
+    for [hypothesis] in found:
         expected = np.log(PROBS[hypothesis.words[0]])
         np.testing.assert_allclose(hypothesis.scorer_scores, [expected], rtol=1e-5)
         assert hypothesis.path_score < 0 and hypothesis.path_score != hypothesis.scorer_scores[0]
@@ -190,15 +192,17 @@ def test_scores_are_of_the_noisy_distribution_and_those_of_the_model_are_not() -
 )
 def test_unknown_words_are_not_drawn_where_they_are_the_most_probable(sampling: Sampling) -> None:
     search = search_with(sampling, ToyVocab(2, 0), allow_unk=False)
-    for [hypothesis] in search.search([[5, 2], [6, 7, 2]]):
+    found = search.search([[5, 2], [6, 7, 2]])
+    assert len(found) == 2
+    for [hypothesis] in found:
         assert hypothesis.words[0] == 3
         np.testing.assert_allclose(hypothesis.path_score, 0, atol=1e-6)  # the only word that may be drawn
 
 
 def test_a_beam_keeps_its_width_where_fewer_words_may_be_drawn() -> None:
     search = search_with(Sampling("topk", 2), beam_size=4, n_best=True, max_length_factor=2.0)
-    for hypotheses in search.search([[5, EOS], [6, 7, EOS]]):
-        assert len(hypotheses) == 4
+    found = search.search([[5, EOS], [6, 7, EOS]])
+    assert [len(hypotheses) for hypotheses in found] == [4, 4]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_nothing_is_left(corpora: Any) -> None:
         epoch(corpora(max_length=1))
 
 
-def test_alignments_and_weights(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
+def test_alignments_and_weights(corpora: Any, tmp_path: Path) -> None:
     """Links count as often as they occur; the two ``</s>`` are linked once more than the file says."""
     files = {
         "source": ("w1 w2 w3", "w1"),
@@ -284,7 +284,7 @@ def test_casing() -> None:
     assert rows == [upper, title, ["the élan of it's sea", b"stra\xc3\x9fe \xff"], upper]
 
 
-def test_words_of_a_list_keep_their_case(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
+def test_words_of_a_list_keep_their_case(corpora: Any, tmp_path: Path) -> None:
     assert same(epoch(corpora(all_caps_every=1)), epoch(corpora()))
     links = write(tmp_path / "links", *["0-0"] * 400)
     (*_, batch) = epoch(corpora(all_caps_every=1, guided_alignment=links))

@@ -138,7 +138,7 @@ def test_an_error_in_the_text_is_raised_in_each(vocab: Vocab, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("lines", [100, 99, 50, 0, 101], ids=lambda lines: f"{lines} of 100")
-def test_other_lines_in_one_process_are_an_error_in_each(lines: int, vocab: Vocab, tmp_path: Path) -> None:
+def test_other_lines_in_one_process_are_an_error_in_each(lines: int, vocab: Vocab) -> None:
     """This can happen with streams; 50 lines are exchanged at a time. As many lines may still differ."""
     text = [b"one two %d" % (number % 7) for number in range(101)]
 

@@ -319,7 +319,7 @@ def test_what_a_resumed_training_remembers(reset: dict[str, bool], expected: dic
     assert (state.stalled, state.stalled_max) == ((0, 0) if reset else (4, 6))
 
 
-def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_script_judges_the_model(tmp_path: Path) -> None:
     """It gets only the words in the options, finds the model where it was saved, and needs no set."""
     (tmp_path / "score.sh").write_text('echo "$(cat "$1") and more"; echo 9\n')
     found, params = validation(
