@@ -43,6 +43,11 @@ def opened(program: Any) -> Any:
     return getattr(program, "jaxpr", program)
 
 
+def closed(program: Any) -> Any:
+    """A program with its constants; an open one has none."""
+    return program if hasattr(program, "jaxpr") else ClosedJaxpr(program, ())
+
+
 def programs_in(values: Any) -> Iterator[Any]:
     """The programs among the parameters of an equation."""
     for value in values:

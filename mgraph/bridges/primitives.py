@@ -27,7 +27,7 @@ from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
 from ..ops.structure import cast, stop_gradient
 from ..shape import Shape
 from ..types import as_type
-from .calls import ClosedJaxpr, parts_of_scan
+from .calls import closed, parts_of_scan
 from .equations import JAX_FOLDER, Equation, Result, Rule, Spread, whole
 from .primitive_node import ELEMENTWISE, OTHERS, TYPED
 
@@ -241,9 +241,7 @@ def _inlined(name: str) -> Rule:
     """Inlines the call of a function that has no rule of its own."""
 
     def rule(equation: Equation) -> Result:
-        inner = equation.params[name]
-        closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-        return equation.walk.inline(closed, equation.values)
+        return equation.walk.inline(closed(equation.params[name]), equation.values)
 
     return rule
 

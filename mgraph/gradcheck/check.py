@@ -124,6 +124,10 @@ def check_gradients(
     ``custom_jvp``, forward mode is compared with JAX's own and with reverse mode. A function that does not
     take float64, or casts to a less precise type, has the limits of that type. ``ArgumentError`` where the
     function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
+
+    ``ArgumentError`` also for arguments that the target does not take; ``ShapeError`` for ``values`` or
+    ``cotangents`` of other shapes; ``GraphError`` for a class without cases, for a function of nodes that
+    returns no node, and for a graph without exactly one top node.
     """
     _check_cotangents(cotangents)
     thorough = flag("check_gradients", "thorough", thorough)
@@ -173,7 +177,7 @@ def check_gradients(
                 f"check_gradients({title_of(target)}, values=[...]) checks it at values{here()}"
             )
         sizes = [as_shape(s) for s in args]
-        given = [np.shape(v) for v in values] if values is not None else sizes
+        given = [v.shape for v in values] if values is not None else sizes
         if sizes and given != sizes:
             raise ShapeError(f"{title_of(target)}: values of the shapes {given} were given for {sizes}")
         case = Case(*given, **(fields or {}))
@@ -277,9 +281,9 @@ def _check_function(
 
 
 def _check_case(
-    target: Callable[..., Node], case: Case, settings: _Settings, values: Sequence[Any] | None = None
+    target: Callable[..., Node], case: Case, settings: _Settings, values: Sequence[np.ndarray] | None = None
 ) -> GradientReport:
-    arrays = case.values(settings.seed) if values is None else [np.asarray(v) for v in values]
+    arrays = case.values(settings.seed) if values is None else list(values)
     graph = ExpressionGraph(seed=settings.seed + 1)
     node, _ = record_case(graph, target, case, arrays)
     way_out = ': give others, by values= or Case(..., domain="positive")'

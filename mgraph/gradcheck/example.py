@@ -45,7 +45,7 @@ class Example:
     @property
     def name(self) -> str:
         """The operator's name."""
-        return getattr(self.operator, "__name__", type(self.operator).__name__)
+        return title_of(self.operator)
 
 
 def record_case(

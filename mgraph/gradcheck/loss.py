@@ -62,9 +62,7 @@ def check_loss(
     ``ArgumentError`` if ``record`` does not return a node of floating point numbers, or ``params`` are not
     arrays of numbers by name.
     """
-    if not isinstance(params, Mapping):
-        raise ArgumentError(f"check_loss: expected parameters by name, got {described(params)}")
-    params = {name: numbers(f"check_loss: parameter {name!r}", value) for name, value in params.items()}
+    params = checked_params("check_loss", params)
     wide, narrow = _Loss(record, params, Type.float64), _Loss(record, params, Type.float32)
     loss, expected = wide.gradients("jax")
     found = {"float64": _differences(wide.gradients(rule_set)[1], expected)}
@@ -85,6 +83,13 @@ def check_loss(
         for name, gradient in expected.items()
     ]
     return loss, worst_first(checks)
+
+
+def checked_params(caller: str, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """``params`` as arrays; ``ArgumentError`` of the ``caller`` unless they are arrays of numbers by name."""
+    if not isinstance(params, Mapping):
+        raise ArgumentError(f"{caller}: expected parameters by name, got {described(params)}")
+    return {name: numbers(f"{caller}: parameter {name!r}", value) for name, value in params.items()}
 
 
 def worst_first(checks: Iterable[ParameterCheck]) -> tuple[ParameterCheck, ...]:

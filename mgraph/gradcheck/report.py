@@ -108,7 +108,7 @@ class GradientCheck:
 
     @property
     def finite_difference(self) -> float:
-        """Largest difference to central differences, relative to the largest gradient."""
+        """Largest difference to slopes measured by differences, relative to the largest gradient."""
         return self.differences.get("differences", math.inf)
 
     @property

@@ -21,12 +21,12 @@ from ..node import NaryNodeOp
 from ..operators import make_operator
 from ..specs import is_real
 from ..structure import Excerpt, is_leaf
-from ..tracing.trace import trace
 from .example import record_case
 from .report import TOLERANCES, with_rounding
-from .witnesses.agreement import relative
+from .witnesses.agreement import relative, scales
 from .witnesses.contraction import Values, adjoint_draws
-from .witnesses.recorded import RecordedFunction, wide
+from .witnesses.five_point import PLACES, STEP, WEIGHTS
+from .witnesses.recorded import RecordedFunction, function_of_leaves, wide
 
 Rule = Callable[..., Any]
 """A ``backward_ops``, or a variant of it."""
@@ -34,9 +34,6 @@ Gradients = tuple[np.ndarray, ...]
 """One per floating point leaf."""
 
 _DIRECTIONS = 3
-_STEP = 2e-4
-_PLACES, _WEIGHTS = (-2.0, -1.0, 1.0, 2.0), (1 / 12, -8 / 12, 8 / 12, -1 / 12)
-"""The sample points of a five-point difference, in steps, and their weights."""
 
 
 class Trial:
@@ -72,7 +69,7 @@ class Trial:
             self._values: Values = function
             self.allowed = with_rounding(TOLERANCES, function.widening.rounding)
         else:
-            self._values = _as_recorded(excerpt, output, chosen, known)
+            self._values = function_of_leaves(excerpt.structure, output, chosen, known, graph.seed)
         self.point = [jnp.asarray(known[i]) for i in chosen]
         self._random = adjoint_draws(seed)
         self._scales: list[float] = []
@@ -131,11 +128,9 @@ class Trial:
         """The gradients by JAX's own derivatives."""
         (found,) = jax.vjp(self._outputs("jax"), self.point)[1](self.adjoints)
         gradients = tuple(np.asarray(g) for g in found)
-        sizes = [float(np.max(np.abs(g), initial=0.0)) for g in gradients]
         terms = zip(self._reverse[0], self.adjoints, strict=True)
         magnitude = sum(float(jnp.sum(jnp.abs(v * a))) for v, a in terms)
-        # As in ``check_gradients``: no less than what rounding in the value can blur.
-        self._scales = [max(size, 1e-4 * max(sizes), 1e-5 * magnitude, 1e-30) for size in sizes]
+        self._scales = scales(gradients, magnitude)
         return gradients
 
     @cached_property
@@ -150,12 +145,9 @@ class Trial:
         found = []
         for i, p in enumerate(self.point):
             along = self._random.standard_normal((_DIRECTIONS, p.size)) / max(1.0, math.sqrt(p.size))
-            step = _STEP * max(1.0, float(jnp.max(jnp.abs(p), initial=0.0)))
+            step = STEP * max(1.0, float(jnp.max(jnp.abs(p), initial=0.0)))
             terms = [
-                [
-                    w * loss(i, p + t * step * d.reshape(p.shape))
-                    for t, w in zip(_PLACES, _WEIGHTS, strict=True)
-                ]
+                [w * loss(i, p + t * step * d.reshape(p.shape)) for t, w in zip(PLACES, WEIGHTS, strict=True)]
                 for d in along
             ]
             found.append((along, np.array([sum(each) for each in terms], float) / step))
@@ -252,18 +244,3 @@ def _replaced(excerpt: Excerpt, cls: Any, stand_in: Any) -> Excerpt:
         for row in excerpt.structure.rows
     )
     return replace(excerpt, structure=replace(excerpt.structure, rows=rows))
-
-
-def _as_recorded(
-    excerpt: Excerpt, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray]
-) -> Values:
-    """Like ``RecordedFunction``, but in the recorded types."""
-
-    def values(point: Any, rule_set: str, frozen: int | None) -> Any:
-        known: list[Any] = list(leaves)
-        for k, value in zip(chosen, point, strict=True):
-            known[k] = value
-        trained = tuple(k in chosen and k != frozen for k in range(len(known)))
-        return trace(excerpt.structure, known, rule_set=rule_set, trained=trained)[output]
-
-    return values

@@ -8,8 +8,9 @@ stay on the tape and can be read, but are not roots themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 from ..errors import GraphError, MGraphError
 from ..leaves import ParamNode
@@ -86,8 +87,7 @@ class Draft:
     def _may_go(self, rule: Rule, match: Match) -> bool:
         if any(node in self.kept for node in match.inner):
             return False
-        named = [match.bindings.get(label, ()) for label in rule.alone]
-        alone = chain.from_iterable(n if isinstance(n, tuple) else (n,) for n in named)
+        alone = _nodes(match.bindings.get(label) for label in rule.alone)
         return all(n is match.root or (len(self.users[n]) == 1 and n not in self._roots) for n in alone)
 
     def _check(self, rule: Rule, match: Match, new: Node, fresh: list[Node]) -> None:
@@ -252,8 +252,13 @@ def _replacement(rule: Rule, match: Match) -> Node | None:
 
 def _bound(match: Match) -> set[Node]:
     """The nodes of a match that are below its root."""
-    values = [v if isinstance(v, tuple) else (v,) for v in match.bindings.values()]
-    return {n for n in chain(match.inner, *values) if isinstance(n, Node)} - {match.root}
+    return {*match.inner, *_nodes(match.bindings.values())} - {match.root}
+
+
+def _nodes(values: Iterable[Any]) -> Iterator[Node]:
+    """The nodes among the values of labels: a value is a node, something else, or a tuple of these."""
+    for value in values:
+        yield from (n for n in (value if isinstance(value, tuple) else (value,)) if isinstance(n, Node))
 
 
 def _needs(node: Node, wanted: Node, known: set[Node]) -> bool:

@@ -13,13 +13,15 @@ backtracks where there is a choice. Source: nGraph, ``pattern/matcher.hpp``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any as Anything
+from typing import TypeVar
 
 import numpy as np
 
+from ..arrays import whole
 from ..errors import ArgumentError
 from ..leaves import ConstantNode
 from ..node import Node
@@ -27,6 +29,7 @@ from ..ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, NegNodeOp, Plus
 
 Classes = type[Node] | tuple[type[Node], ...]
 Predicate = Callable[[Node], Anything]
+T = TypeVar("T")
 
 COMMUTATIVE: tuple[type[Node], ...] = (PlusNodeOp, MultNodeOp)
 """Operations whose two children match in either order."""
@@ -76,7 +79,13 @@ class Found:
 
 
 class Pattern:
-    """Base of all patterns. ``+``, ``-``, ``*``, ``/`` and unary minus build patterns of those operators."""
+    """Base of all patterns. ``+``, ``-``, ``*``, ``/`` and unary minus build patterns of those operators.
+
+    ``ArgumentError`` if a pattern is made of anything but patterns, or with a ``where`` that is no function.
+    """
+
+    labels: frozenset[str] | None = None
+    """The names that a match may bind; ``None`` if unknown."""
 
     def search(self, node: Node, found: Found) -> Iterator[Found]:
         """All ways in which ``node`` fits, given what is found already."""
@@ -119,8 +128,10 @@ class Pattern:
 class Any(Pattern):
     """Any node for which ``where`` holds."""
 
+    labels = frozenset()
+
     def __init__(self, where: Predicate | None = None) -> None:
-        self._where = where
+        self._where = _checked_where(where)
 
     def search(self, node: Node, found: Found) -> Iterator[Found]:
         if self._where is None or self._where(node):
@@ -132,7 +143,9 @@ class Label(Pattern):
 
     def __init__(self, name: str, pattern: Pattern | None = None, where: Predicate | None = None) -> None:
         self.name = _checked_name(name)
-        self._pattern, self._where = pattern, where
+        self._pattern, self._where = pattern, _checked_where(where)
+        below = () if pattern is None else _checked_patterns(pattern)
+        self.labels = _union([frozenset({name}), *(p.labels for p in below)])
 
     def heads(self) -> frozenset[type[Node]] | None:
         return self._pattern.heads() if self._pattern is not None else None
@@ -151,7 +164,7 @@ class Field:
     """In ``Op(cls, x, c=Field("c"))``: a field's value under a name, if ``where`` holds for it."""
 
     def __init__(self, name: str, where: Callable[[Anything], Anything] | None = None) -> None:
-        self.name, self.where = _checked_name(name), where
+        self.name, self.where = _checked_name(name), _checked_where(where)
 
 
 class Op(Pattern):
@@ -183,7 +196,9 @@ class Op(Pattern):
                 raise ArgumentError(
                     f"{cls.__name__} has the fields {list(cls.fields)}, not {sorted(unknown)}"
                 )
-        self._where, self._ordered, self._fields = where, ordered, fields
+        self._where, self._ordered, self._fields = _checked_where(where), ordered, fields
+        captured = frozenset(f.name for f in fields.values() if isinstance(f, Field))
+        self.labels = _union([captured, *(c.labels for c in self._children)])
 
     def heads(self) -> frozenset[type[Node]] | None:
         return self._classes
@@ -230,16 +245,11 @@ class Or(Pattern):
     """A node that fits one of ``patterns``, tried in order. Source: nGraph, ``pattern::op::Or``."""
 
     def __init__(self, *patterns: Pattern) -> None:
-        self._patterns = patterns
+        self._patterns = _checked_patterns(*patterns)
+        self.labels = _union(p.labels for p in patterns)
 
     def heads(self) -> frozenset[type[Node]] | None:
-        classes: set[type[Node]] = set()
-        for pattern in self._patterns:
-            heads = pattern.heads()
-            if heads is None:
-                return None
-            classes |= heads
-        return frozenset(classes)
+        return _union(pattern.heads() for pattern in self._patterns)
 
     def search(self, node: Node, found: Found) -> Iterator[Found]:
         for pattern in self._patterns:
@@ -254,7 +264,8 @@ class AnyOf(Pattern):
 
     def __init__(self, classes: Classes, pattern: Pattern, where: Predicate | None = None) -> None:
         self._operator = Op(classes, where=where)
-        self._pattern = pattern
+        (self._pattern,) = _checked_patterns(pattern)
+        self.labels = pattern.labels
 
     def heads(self) -> frozenset[type[Node]] | None:
         return self._operator.heads()
@@ -275,9 +286,10 @@ class Skip(Pattern):
     def __init__(
         self, classes: Classes, pattern: Pattern, where: Predicate | None = None, name: str | None = None
     ) -> None:
+        (self._pattern,) = _checked_patterns(pattern)
         self._over = Op(classes, pattern, ..., where=where)
-        self._pattern = pattern
         self._name = None if name is None else _checked_name(name)
+        self.labels = _union([pattern.labels, _names(name)])
 
     def heads(self) -> frozenset[type[Node]] | None:
         return Or(self._over, self._pattern).heads()
@@ -294,8 +306,8 @@ class Repeat(Pattern):
 
     It takes as many steps as possible, from ``least`` to ``most``. The labels of the step are bound to
     tuples, with one node (or field) per step from the top down; a label in ``same`` is the same node in all
-    steps. ``last`` must fit the node that the last step leads to. Source: nGraph,
-    ``pattern::RecurrentMatcher``.
+    steps. ``last`` must fit the node that the last step leads to. ``ArgumentError`` if the step lacks one of
+    these labels. Source: nGraph, ``pattern::RecurrentMatcher``.
     """
 
     def __init__(
@@ -308,10 +320,14 @@ class Repeat(Pattern):
         most: int = 8,
         same: tuple[str, ...] = (),
     ) -> None:
+        self._least, self._most = whole("Repeat", "least", least), whole("Repeat", "most", most)
         if not 0 <= least <= most:
             raise ArgumentError(f"expected from 0 to {most} steps at least, got {least}")
-        self._step, self._along, self._last = step, along, last or Any()
-        self._least, self._most, self._same = least, most, same
+        self._step, self._last = _checked_patterns(step, Any() if last is None else last)
+        self._along, self._same = _checked_name(along), check_labels(same, step)
+        if step.labels is not None and along not in step.labels:
+            raise self._no_way()
+        self.labels = _union([step.labels, self._last.labels])
 
     def heads(self) -> frozenset[type[Node]] | None:
         return self._step.heads() if self._least else None
@@ -327,13 +343,16 @@ class Repeat(Pattern):
             for known in self._step.search(node, found):
                 own = {k: v for k, v in known.bindings.items() if k not in found.bindings}
                 if self._along not in own:
-                    raise ArgumentError(f"the step of this Repeat has no label {self._along!r} of its own")
+                    raise self._no_way()
                 same = {k: own.pop(k) for k in self._same if k in own}
                 longer = {k: (*steps.get(k, ()), v) for k, v in own.items()}
                 further = Found({**found.bindings, **same}, known.matched)
                 yield from self._from(own[self._along], further, longer, count + 1)
         if count >= self._least:
             yield from self._last.search(node, Found({**found.bindings, **steps}, found.matched))
+
+    def _no_way(self) -> ArgumentError:
+        return ArgumentError(f"the step of this Repeat has no label {self._along!r} of its own")
 
 
 class Constant(Pattern):
@@ -349,7 +368,8 @@ class Constant(Pattern):
         where: Callable[[np.ndarray], Anything] | None = None,
     ) -> None:
         self._name = None if name is None else _checked_name(name)
-        self._value, self._where = value, where
+        self._value, self._where = value, _checked_where(where)
+        self.labels = _names(name)
 
     def heads(self) -> frozenset[type[Node]] | None:
         return frozenset({ConstantNode})
@@ -383,3 +403,43 @@ def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED:
         raise ArgumentError(f"expected an identifier other than {sorted(_RESERVED)} as a label, got {name!r}")
     return name
+
+
+def _checked_patterns(*patterns: Pattern) -> tuple[Pattern, ...]:
+    if not patterns:
+        raise ArgumentError("expected at least one pattern")
+    for pattern in patterns:
+        if not isinstance(pattern, Pattern):
+            raise ArgumentError(f"expected patterns, got {pattern!r}")
+    return patterns
+
+
+def _checked_where(where: T) -> T:
+    if where is not None and not callable(where):
+        raise ArgumentError(f"expected a function as where, got {where!r}")
+    return where
+
+
+def check_labels(names: tuple[str, ...], pattern: Pattern) -> tuple[str, ...]:
+    """The ``names``; ``ArgumentError`` unless they are a tuple of labels that ``pattern`` may bind."""
+    if not isinstance(names, tuple | list):
+        raise ArgumentError(f"expected a tuple of labels, got {names!r}")
+    known = None if pattern.labels is None else sorted(pattern.labels)
+    for name in names:
+        if known is not None and name not in known:
+            raise ArgumentError(f"expected labels among {known}, got {name!r}")
+    return tuple(names)
+
+
+def _names(name: str | None) -> frozenset[str]:
+    return frozenset() if name is None else frozenset({name})
+
+
+def _union(sets: Iterable[frozenset[T] | None]) -> frozenset[T] | None:
+    """``None`` if one of the sets is unknown."""
+    found: set[T] = set()
+    for each in sets:
+        if each is None:
+            return None
+        found |= each
+    return frozenset(found)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ArgumentError
 from ..node import Node
 from ..operators import find_operator
 from ..recording import record
-from .patterns import Match, Or, Pattern
+from .patterns import Match, Or, Pattern, check_labels
 
 Replace = Callable[[Match], Node | None]
 
@@ -20,13 +21,22 @@ class Rule:
     """Where ``pattern`` fits, its root becomes ``replace(match)``; ``None`` leaves it as it is.
 
     The replacement must have the root's shape, element type and trainability. ``alone`` names labels whose
-    nodes must have no use outside the match.
+    nodes must have no use outside the match. ``ArgumentError`` for what is no pattern or no function, and for
+    names in ``alone`` that are not labels of the pattern.
     """
 
     name: str
     pattern: Pattern
     replace: Replace
     alone: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, Pattern) or not callable(self.replace):
+            raise ArgumentError(
+                f"rule {self.name!r}: expected a pattern and a function, got {self.pattern!r} and "
+                f"{self.replace!r}"
+            )
+        check_labels(self.alone, self.pattern)
 
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
@@ -40,8 +50,9 @@ def rule(*patterns: Pattern, alone: tuple[str, ...] = ()) -> Callable[[Replace],
         return match.x
     """
 
+    pattern = Or(*patterns)
+
     def make(replace: Replace) -> Rule:
-        pattern = patterns[0] if len(patterns) == 1 else Or(*patterns)
         return Rule(replace.__name__, pattern, replace, alone)
 
     return make

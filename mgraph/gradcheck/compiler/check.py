@@ -88,6 +88,9 @@ def check_compiled(
     according to NumPy. Sums over examples, with n terms of random sign, may be off by ``sqrt(n)`` times as
     many roundings. XLA's ``tanh`` in a loop needs 64 of the 256. Integers must be equal.
 
+    ``on_row`` is called with each row, in order, as soon as it is complete, but not for operators without
+    cases.
+
     ``ArgumentError`` for an unknown operator or module, and for ``sizes`` that are not positive whole
     numbers.
     """

@@ -16,6 +16,7 @@ from ...leaves import ParamNode
 from ...node import Node
 from ...rules import check_rule_set
 from ...structure import INPUT, Excerpt, is_leaf
+from ..loss import checked_params
 from ..witnesses.recorded import RecordedFunction, smoothed, wide
 from .naming import Namer
 from .report import DepartureReport
@@ -47,10 +48,12 @@ def check_layers(
     one by one, and those that are alike share a compiled function, so a model of many layers takes little
     longer to compile than one of few. The rule of a loop as a whole is examined like any other.
 
-    ``rule_set="marian"`` examines Marian's own formulas. ``GraphError`` if nothing below the loss can have a
+    ``rule_set="marian"`` examines Marian's own formulas. ``ArgumentError`` if ``record`` does not return a
+    node, or ``params`` are not arrays of numbers by name; ``GraphError`` if nothing below the loss can have a
     gradient, or a parameter has no value; ``ShapeError`` for a value of another shape.
     """
     check_rule_set(rule_set)
+    arrays = checked_params("check_layers", params)
     began = time.perf_counter()
     graph = ExpressionGraph()
     loss = record(graph)
@@ -63,7 +66,7 @@ def check_layers(
     top = excerpt.row_of[loss.id]
     if not flags[top]:
         raise GraphError("nothing below this loss can have a gradient")
-    leaves, rows = _leaves(loss, excerpt, params), [row for row in excerpt.structure.rows if is_leaf(row)]
+    leaves, rows = _leaves(loss, excerpt, arrays), [row for row in excerpt.structure.rows if is_leaf(row)]
     typed = [leaf.astype(spec.type.dtype) for leaf, (_, spec, *_) in zip(leaves, rows, strict=True)]
     with jax.enable_x64(True):
         given = [wide(v) for v, (head, *_) in zip(leaves, rows, strict=True) if head is INPUT]
@@ -78,7 +81,7 @@ def check_layers(
     return report
 
 
-def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.ndarray]:
+def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The values of all leaves in the order of their rows; random leaves are drawn.
 
     ``GraphError`` if a parameter has no value in ``params``, ``ShapeError`` if a value has another shape.
@@ -97,7 +100,7 @@ def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.
             continue
         if node.name not in params:
             raise GraphError(f"missing parameter: {node.name}")
-        array = np.asarray(params[node.name])
+        array = params[node.name]
         if array.shape != node.shape:
             raise ShapeError(f"parameter {node.name!r} has shape {node.shape}, got {array.shape}")
         found.append(array)

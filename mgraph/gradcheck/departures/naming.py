@@ -106,17 +106,17 @@ class Namer:
     def _parameters(self, found: Mapping[int, Findings]) -> tuple[ParameterCheck, ...]:
         """The check of each parameter from the adjoints of the whole passes."""
         leaves = {i: found[i].adjoints for i, n in self._nodes.items() if isinstance(n, ParamNode)}
-        sizes = [float(a["float64"].size) for a in leaves.values() if a]
+        sizes = [a["float64"].size for a in leaves.values() if a]
         whole = max(filter(math.isfinite, sizes), default=0.0)
         checks = []
         for i, adjoints in leaves.items():
             if adjoints:
                 absolute: dict[str, float] = {
-                    name: float(adjoints[name].largest)
+                    name: adjoints[name].largest
                     for name in ("float64", "float32", "rounding")
                     if name in adjoints
                 }
-                node, size = self._nodes[i], float(adjoints["float64"].size)
+                node, size = self._nodes[i], adjoints["float64"].size
                 checks.append(parameter_check(node.name, node.shape, size, whole, absolute, self._rounding))
         return worst_first(checks)
 
@@ -127,7 +127,7 @@ class Namer:
         at = leaf
         while True:
             users = (
-                (float(off.largest), user, n)
+                (off.largest, user, n)
                 for user, n in self._users.get(at, ())
                 if found[user].handed_on and (off := found[user].handed_on[n]) is not None
             )

@@ -44,7 +44,7 @@ class ChildCheck:
 
     def index(self, kind: str) -> tuple[int, ...]:
         """Where the largest difference is."""
-        place = int(self.comparisons[kind].place)
+        place = self.comparisons[kind].place
         found: list[int] = []
         for size in reversed(self.shape):
             place, i = divmod(place, max(size, 1))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ...drawing.page import frame
+from ...drawing.page import filled, frame
 from ...drawing.page import page as graph_page
 from ...drawing.scene import Scene
 from ..report import LossReport
 from .nodes import LayerCheck, NodeCheck
-from .text import ADJOINTS, COLUMNS, child_rows, likenesses
+from .text import ADJOINTS, COLUMNS, child_rows, errors_of, likenesses
 
-_PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _COLORING = {
     "button": "Gradients",
     "about": "Colour the nodes whose rules depart, and those whose adjoints are off because of them",
@@ -55,8 +53,7 @@ def departures_page(
             )
         ),
     }
-    template = (folder / "page.html").read_text(encoding="utf-8")
-    return _PLACE.sub(lambda found: parts[found[1]], template)
+    return filled((folder / "page.html").read_text(encoding="utf-8"), parts)
 
 
 # ---------------------------------------------------------------- what departs
@@ -120,13 +117,12 @@ def _layer(layer: LayerCheck) -> str:
 def _operator(node: NodeCheck) -> tuple[str, ...]:
     """Magnitudes by JAX in float64, and how far the others are from them."""
     adjoint = node.adjoints.get("float64")
-    offs = [node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS]
-    value = node.value
+    value_off, *adjoints_off = errors_of(node)
     numbers = (
-        value.size if value is not None else None,
-        value.relative if value is not None else None,
+        node.value.size if node.value is not None else None,
+        value_off,
         adjoint.size if adjoint is not None else max((c.adjoint for c in _float64(node)), default=None),
-        *offs,
+        *adjoints_off,
         node.worst,
     )
     return node.label, *map(number, numbers), node.verdict
@@ -170,9 +166,7 @@ def _picture(nodes: Sequence[NodeCheck]) -> str:
     dots = []
     for k, node in enumerate(shown):
         x = _LEFT + (k + 0.5) * (_WIDTH - _LEFT) / len(shown)
-        found = [node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS]
-        value = node.value.relative if node.value is not None else None
-        for (color, name), error in zip(_SERIES, (value, *found), strict=True):
+        for (color, name), error in zip(_SERIES, errors_of(node), strict=True):
             if error:
                 about = escape(f"{node.label} in {node.layer}: {name}, {error:.1e}")
                 dots.append(
@@ -203,11 +197,12 @@ def _y(error: float) -> float:
 
 def _clusters(nodes: Sequence[NodeCheck]) -> dict[str, str]:
     """The nodes whose rules depart, those whose adjoints are off, and the others; the first are red."""
-    kinds: dict[str, list[str]] = {"departs": [], "agrees": [], "is off because of another operator": []}
+    spoiled = "is off because of another operator"
+    kinds: dict[str, list[str]] = {"departs": [], "agrees": [], spoiled: []}
     for node in nodes:
         adjoint = node.adjoints.get("float64")
         off = adjoint is not None and not adjoint.relative <= _SPOILED
-        kinds["departs" if not node.ok else [*kinds][2] if off else "agrees"].append(node.key)
+        kinds["departs" if not node.ok else spoiled if off else "agrees"].append(node.key)
     return {key: kind for kind, keys in kinds.items() for key in keys}
 
 

@@ -155,7 +155,7 @@ def _node_json(node: NodeCheck) -> dict[str, Any]:
                 "step": child.step,
                 **{
                     kind: {
-                        **{name: finite(float(number)) for name, number in c._asdict().items()},
+                        **{name: finite(number) for name, number in c._asdict().items()},
                         "place": list(child.index(kind)),
                     }
                     for kind, c in child.comparisons.items()

@@ -70,11 +70,15 @@ def node_table(nodes: Sequence[NodeCheck]) -> list[str]:
     """A row for each operator, with the columns of ``layer_table``."""
     rows: list[tuple[str, ...]] = [("operator", "layer", *COLUMNS, "")]
     for node in nodes:
-        value = node.value.relative if node.value is not None else None
-        adjoints = (node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS)
-        numbers = map(_text, (value, *adjoints, node.worst))
+        numbers = map(_text, (*errors_of(node), node.worst))
         rows.append((node.label, node.layer, *numbers, node.verdict))
     return table(rows, "<<>>>>><")
+
+
+def errors_of(node: NodeCheck) -> tuple[float | None, ...]:
+    """The relative errors of an operator's value and of its ``ADJOINTS``."""
+    value = node.value.relative if node.value is not None else None
+    return value, *(node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS)
 
 
 def _text(number: float | None) -> str:

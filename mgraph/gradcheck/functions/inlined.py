@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from ...bridges.calls import ClosedJaxpr, as_function, opened, programs_in, read_by
+from ...bridges.calls import as_function, closed, opened, programs_in, read_by
 from ..references.numpy_witness import CALLS
 from .custom_rules import CustomRule, calls_of_rules, is_rule, rule_of, spec_of_variable
 
@@ -21,19 +21,19 @@ def without_rules(program: Any, args: Sequence[Any], chosen: Chosen) -> list[Any
 
     ``jax.jit``, ``jax.checkpoint`` and other calls around a chosen rule are inlined; loops and branches stay.
     """
+    whole = closed(program)
     if not _has(program, chosen):
-        results: list[Any] = core.jaxpr_as_fun(_closed(program))(*args)
+        results: list[Any] = core.jaxpr_as_fun(whole)(*args)
         return results
-    closed = _closed(program)
-    values: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    values.update(zip(closed.jaxpr.invars, args, strict=True))
+    values: dict[Any, Any] = dict(zip(whole.jaxpr.constvars, whole.consts, strict=True))
+    values.update(zip(whole.jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
         if not isinstance(atom, core.Literal):
             return values[atom]
         return np.asarray(atom.val, getattr(atom.aval, "dtype", None))
 
-    for equation in closed.jaxpr.eqns:
+    for equation in whole.jaxpr.eqns:
         name = equation.primitive.name
         inside = any(_has(inner, chosen) for inner in programs_in(equation.params.values()))
         if is_rule(equation):
@@ -43,17 +43,13 @@ def without_rules(program: Any, args: Sequence[Any], chosen: Chosen) -> list[Any
             found = without_rules(equation.params[CALLS[name]], operands, chosen)
         else:
             equation = _rewritten(equation, chosen) if inside else equation
-            found = as_function(equation, closed.jaxpr.debug_info)(*(values[v] for v in read_by(equation)))
+            found = as_function(equation, whole.jaxpr.debug_info)(*(values[v] for v in read_by(equation)))
         values.update(zip(equation.outvars, found, strict=True))
-    return [read(v) for v in closed.jaxpr.outvars]
+    return [read(v) for v in whole.jaxpr.outvars]
 
 
 def _has(program: Any, chosen: Chosen) -> bool:
     return any(chosen(rule_of(call)) for call in calls_of_rules(program))
-
-
-def _closed(program: Any) -> Any:
-    return program if hasattr(program, "jaxpr") else ClosedJaxpr(program, ())
 
 
 def _rewritten(equation: core.JaxprEqn, chosen: Chosen) -> core.JaxprEqn:

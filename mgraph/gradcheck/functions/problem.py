@@ -14,6 +14,7 @@ import numpy as np
 from ...errors import GradientError
 from ..witnesses.agreement import Answer, ratio, relative
 from ..witnesses.contraction import Point
+from ..witnesses.five_point import PLACES, WEIGHTS
 from ..witnesses.problem import Problem
 from .traced import TracedFunction
 
@@ -22,9 +23,6 @@ _LEAST = 1e-5
 _REFUTED = 1e-4
 """How far JAX's derivative must be from the rule's to be in doubt; differences refute it if the rule's error
 is less than this fraction of JAX's."""
-_PLACES = (-2.0, -1.0, 1.0, 2.0)
-_WEIGHTS = (1 / 12, -8 / 12, 8 / 12, -1 / 12)
-"""A five-point difference."""
 _SEEN = 0.3
 """Differences that may be off by more than this, relative to a slope, see nothing."""
 
@@ -209,7 +207,7 @@ class FunctionProblem(Problem):
             differences["forward"] = _apart(slopes, found["jax forward"][i], _LEAST * size)
         if "measured" in found:
             measured = self._sum_along(found["measured"][i])
-            off = abs(self._slope_of_rule(i) - measured)
+            off = abs(float(sum(map(np.sum, self._slope_terms(i)))) - measured)
             differences["differences"] = ratio(off, max(self._steepness(i), _LEAST * size))
         if "gradient" in found and "forward" in found:
             terms = [np.sum(a * s) for a, s in zip(self._adjoints, slopes, strict=True)]
@@ -222,20 +220,17 @@ class FunctionProblem(Problem):
         """Derivatives of the outputs along a tangent, contracted with the adjoint."""
         return float(sum(np.sum(a * np.asarray(s)) for a, s in zip(self._adjoints, slopes, strict=True)))
 
-    def _slope_of_rule(self, i: int) -> float:
-        """The derivative along an input's tangent by the rule, in reverse mode if there is one."""
+    def _slope_terms(self, i: int) -> list[np.ndarray]:
+        """The terms of the derivative along an input's tangent by the rule, in reverse mode if there is one;
+        forward mode has an array of terms for each output."""
         found = self._derivatives
         if "gradient" in found:
-            return float(np.sum(found["gradient"][i] * self._tangents[i]))
-        return self._sum_along(found["forward"][i][1])
+            return [found["gradient"][i] * self._tangents[i]]
+        return [a * slope for a, slope in zip(self._adjoints, found["forward"][i][1], strict=True)]
 
     def _steepness(self, i: int) -> float:
-        """The sum of the absolute values of the terms of ``_slope_of_rule``."""
-        found = self._derivatives
-        if "gradient" in found:
-            return float(np.sum(np.abs(found["gradient"][i] * self._tangents[i])))
-        slopes = found["forward"][i][1]
-        return float(sum(np.sum(np.abs(a * s)) for a, s in zip(self._adjoints, slopes, strict=True)))
+        """The sum of the absolute values of the terms."""
+        return float(sum(np.sum(np.abs(term)) for term in self._slope_terms(i)))
 
     def _step(self, i: int) -> float:
         """The step of differences along an input's tangent."""
@@ -245,10 +240,10 @@ class FunctionProblem(Problem):
         """Five-point differences of the outputs along a tangent."""
         samples = [
             self.traced.by_rule([p + place * step * t for p, t in zip(point, tangent, strict=True)])
-            for place in _PLACES
+            for place in PLACES
         ]
         return [
-            sum(w * v.astype(point[0].dtype) for w, v in zip(_WEIGHTS, column, strict=True)) / step
+            sum(w * v.astype(point[0].dtype) for w, v in zip(WEIGHTS, column, strict=True)) / step
             for column in zip(*samples, strict=True)
         ]
 

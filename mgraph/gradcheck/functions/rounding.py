@@ -9,10 +9,8 @@ import jax.numpy as jnp
 
 from ..report import TOLERANCES
 from ..witnesses.agreement import Answer
+from ..witnesses.five_point import STEP
 from ..witnesses.narrow import narrowest_type
-
-_STEP = 2e-4
-"""The step of a five-point difference in float64."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Rounding:
     @property
     def step(self) -> float:
         """The best step of a five-point difference, whose error is of the order of ``h**4 + epsilon / h``."""
-        return float(_STEP * (self.epsilon / jnp.finfo(jnp.float64).eps) ** 0.2)
+        return float(STEP * (self.epsilon / jnp.finfo(jnp.float64).eps) ** 0.2)
 
     @property
     def exact(self) -> float:

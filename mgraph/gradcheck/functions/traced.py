@@ -40,6 +40,7 @@ class TracedFunction:
         self._function, self._only, self._cotangents = function, only, cotangents
         self._widened = widened
         self.x64 = widened or jnp.result_type(float) == jnp.float64
+        self._widest = np.dtype(np.float64 if self.x64 else np.float32)
         with jax.enable_x64(self.x64):
             own = [jnp.asarray(leaf) for leaf in arguments.leaves]
             self._types = [jnp.dtype(jnp.float64) if widened else leaf.dtype for leaf in own]
@@ -54,8 +55,7 @@ class TracedFunction:
     @property
     def point(self) -> list[np.ndarray]:
         """The chosen leaves of ``arguments``, in float64 or, without x64, in float32."""
-        wide = np.float64 if self.x64 else np.float32
-        return [np.asarray(leaf).astype(wide) for leaf in self.arguments.leaves]
+        return [np.asarray(leaf).astype(self._widest) for leaf in self.arguments.leaves]
 
     def by_rule(self, point: Point) -> list[jax.Array]:
         """The floating point outputs, by the function as it is, or their contraction with cotangents."""
@@ -197,13 +197,9 @@ class TracedFunction:
     @cached_property
     def rounding(self) -> Rounding:
         """The rounding of the least precise type in which the function or its gradient is computed."""
-        mode: Any = jax.grad(self._sum(self.by_rule))
-        if self.no_reverse:
-            mode = self.by_rule
+        mode: Any = self.by_rule if self.no_reverse else jax.grad(self._sum(self.by_rule))
         with jax.enable_x64(self.x64):
-            specs = self._specs([jnp.dtype(jnp.float64 if self.x64 else jnp.float32)] * len(self._shapes))
-            program = jax.make_jaxpr(mode)(specs)
-        return narrowest(program)
+            return narrowest(jax.make_jaxpr(mode)(self._specs([self._widest] * len(self._shapes))))
 
     def _sum(self, outputs: Callable[[Point], list[jax.Array]]) -> Callable[[Point], Any]:
         return lambda point: sum(jnp.sum(output.astype(point[0].dtype)) for output in outputs(point))
@@ -211,8 +207,7 @@ class TracedFunction:
     def _failure(self, derivative: Callable[[Point], Any]) -> str:
         try:
             with jax.enable_x64(self.x64):
-                wide = jnp.dtype(jnp.float64 if self.x64 else jnp.float32)
-                jax.eval_shape(derivative, self._specs([wide] * len(self._shapes)))
+                jax.eval_shape(derivative, self._specs([self._widest] * len(self._shapes)))
         except Exception as e:  # rules and functions of others may raise anything
             return reason(e)
         return ""

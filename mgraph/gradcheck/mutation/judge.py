@@ -202,8 +202,7 @@ class Judge:
     def _objections(self, trial: Trial, gradients: Gradients) -> tuple[str, ...]:
         if not self._cls.gradient_is_derivative:
             return ()
-        found = trial.first_order(gradients)
-        return tuple(w for w, d in found.items() if not d <= trial.allowed[w])
+        return _objecting(trial, trial.first_order(gradients))
 
     def _curved_otherwise(self, rule: Rule, i: int) -> bool:
         trial = self._trials[i]
@@ -222,8 +221,7 @@ class Judge:
         except Exception:
             return ("raises",)
         differences = largest(answer.differences for answer in found)
-        allowed = trial.allowed
-        return tuple(w for w, d in differences.items() if w in allowed and not d <= allowed[w])
+        return _objecting(trial, differences)
 
     # -- whether a mutant is another function
 
@@ -261,6 +259,11 @@ def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
     if not cls.cases:
         raise GraphError(f"{cls.__name__} declares no cases")
     return Judge(cls, seed).verdicts()
+
+
+def _objecting(trial: Trial, differences: Mapping[str, float]) -> tuple[str, ...]:
+    """The witnesses from which a rule differs by more than a trial allows."""
+    return tuple(w for w, d in differences.items() if not d <= trial.allowed[w])
 
 
 def _difference(expected: Gradients, found: Gradients) -> float:

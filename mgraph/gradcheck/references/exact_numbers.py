@@ -83,12 +83,8 @@ def erfc(x: Decimal) -> Decimal:
     return (-x * x).exp() / (fraction * pi(DIGITS).sqrt())
 
 
-def integer_power(x: Decimal, n: int) -> Decimal:
+def power(x: Decimal, y: Decimal | int) -> Decimal:
     """With ``x ** 0 = 1`` for every ``x``."""
-    return x**n if n else ONE
-
-
-def power(x: Decimal, y: Decimal) -> Decimal:
     return x**y if y else ONE
 
 

@@ -139,7 +139,7 @@ def _polynomial(_: Any, x: Array, *coefficients: Array, **__: Any) -> Array:
 
 
 def _integer_power(_: Any, x: Array, *, y: int, **__: Any) -> Array:
-    found: Array = _each(lambda number: exact.integer_power(number, y))(x)
+    found: Array = _each(lambda number: exact.power(number, y))(x)
     return found
 
 

@@ -147,7 +147,8 @@ def _dot(out: Any, x: Array, y: Array, *, dimension_numbers: Any, **__: Any) -> 
 def _round(_: Any, x: Array, *, rounding_method: Any, **__: Any) -> Array:
     if rounding_method == jax.lax.RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    return np.trunc(x + np.copysign(0.5, x))
+    # Half of what follows 0.5 downwards: with 0.5 itself, the sum would round 0.49999999999999994 up to 1.
+    return np.trunc(x + np.copysign(np.nextafter(x.dtype.type(0.5), x.dtype.type(0)), x))
 
 
 def _convolution(

@@ -26,15 +26,15 @@ from ...rules import check_rule_set
 from ...shape import Shape
 from ...specs import is_real
 from ..example import Adjoint, Example, record_case
+from ..witnesses.agreement import scales
 from ..witnesses.contraction import Point, adjoint_draws
+from ..witnesses.five_point import STEP
+from ..witnesses.lines import ELEMENTWISE
 from ..witnesses.problem import Problem
 from ..witnesses.recorded import RecordedFunction, wide
 
-_STEP = 2e-4
-"""Step of a difference, relative to the size of the input."""
-_MOST_ELEMENTS = 48
-"""Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
 _DIRECTIONS = 12
+"""Random directions along which inputs of more than ``ELEMENTWISE`` elements are moved."""
 _FASTEST = {"xla_backend_optimization_level": "0"}
 """Programs run for less than a millisecond: only their compile time matters."""
 
@@ -125,9 +125,7 @@ class FirstDerivatives(RecordedExample):
         by_rule, by_jax, slopes, magnitude = self._compiled(point, adjoint)
         if not np.isfinite(magnitude):
             return {}
-        sizes = [float(jnp.max(jnp.abs(g), initial=0.0)) for g in by_jax]
-        least = max(1e-4 * max(sizes, default=0.0), 1e-5 * float(magnitude)) or 1.0
-        found = zip(by_rule, by_jax, slopes, sizes, strict=True)
+        found = zip(by_rule, by_jax, slopes, scales(by_jax, magnitude), strict=True)
         return {
             child: Gradients(
                 by_rule=np.asarray(rule),
@@ -135,9 +133,9 @@ class FirstDerivatives(RecordedExample):
                 directions=directions,
                 differences=np.asarray(differences),
                 bends=np.asarray(bends),
-                scale=max(size, least),
+                scale=scale or 1.0,
             )
-            for child, directions, (rule, jaxs, (differences, bends), size) in zip(
+            for child, directions, (rule, jaxs, (differences, bends), scale) in zip(
                 self.children, self._directions, found, strict=True
             )
         }
@@ -166,7 +164,7 @@ class FirstDerivatives(RecordedExample):
         return jax.jit(gradients).lower(self._point, adjoint).compile(compiler_options=_FASTEST)
 
     def _directions_of(self, size: int) -> np.ndarray:
-        if size <= _MOST_ELEMENTS:
+        if size <= ELEMENTWISE:
             return np.eye(size)
         return self._random.standard_normal((_DIRECTIONS, size)) / math.sqrt(size)
 
@@ -182,7 +180,7 @@ def _slopes(
     loss: Callable[[Point], jax.Array], point: Point, i: int, directions: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Five-point differences along directions of the i-th input, and the change of slope at the point."""
-    step = _STEP * jnp.maximum(1.0, jnp.max(jnp.abs(point[i]), initial=0.0))
+    step = STEP * jnp.maximum(1.0, jnp.max(jnp.abs(point[i]), initial=0.0))
     weights = jnp.array([[1.0, -8.0, 0.0, 8.0, -1.0], [0.0, 12.0, -24.0, 12.0, 0.0]]) / (12 * step)
     places = jnp.array([-2.0, -1.0, 0.0, 1.0, 2.0]) * step
 

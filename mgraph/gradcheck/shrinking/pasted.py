@@ -124,13 +124,12 @@ def pasted_test(
     target = _target(names, example)
     children = enumerate(example.values)
     body = ["values = [", *(f"    {array(v)},  # child {i}: {v.shape}" for i, v in children), "]"]
-    given = ["values"]
     if example.case.fields:
         fields = ", ".join(f"{name}={names.literal(v)}" for name, v in example.case.fields.items())
         body.append(f"fields = dict({fields})")
     keywords = [*(["fields=fields"] if example.case.fields else []), f"seed={example.seed}"]
     if gradients is not None:
-        body += _numbers(names, target, example, way, adjoint, gradients, [*given, "adjoint", *keywords])
+        body += _numbers(names, target, example, way, adjoint, gradients, ["values", "adjoint", *keywords])
     else:
         body += _claims(way)
     if confirmed or gradients is None:
@@ -169,7 +168,8 @@ def _numbers(
     expected = found.expected(way.differences)
     by_differences = found.by_differences
     kind, tolerance = ("jax.grad", "jax") if expected is found.by_jax else ("differences", "differences")
-    lines = [f"adjoint = {array(adjoint[0]) if len(adjoint) == 1 else _list([array(a) for a in adjoint])}"]
+    arrays = [array(a) for a in adjoint]
+    lines = [f"adjoint = {arrays[0]}" if len(arrays) == 1 else f"adjoint = [{', '.join(arrays)}]"]
     lines.append(f"expected = {array(expected)}  # {kind}")
     if by_differences is not None and kind == "jax.grad":
         lines.append(f"# by differences: {_short(np.round(by_differences, 9))}")
@@ -191,7 +191,7 @@ def _claims(way: Way) -> list[str]:
         line
         for w, d in way.differences.items()
         for line in (
-            f"# {_witness(w)}, relative to the largest element",
+            f"# {_WITNESSES.get(w, w)}, relative to the largest element",
             f"# expected: at most {TOLERANCES[w]:g}, got: {d:.1e}",
         )
     ]
@@ -205,14 +205,6 @@ _WITNESSES: Mapping[str, str] = {
     "remat": "the rule, recomputed and not",
     "frozen": "the rule, with another child frozen and not",
 }
-
-
-def _witness(name: str) -> str:
-    return _WITNESSES.get(name, name)
-
-
-def _list(items: Sequence[str]) -> str:
-    return f"[{', '.join(items)}]"
 
 
 def _short(value: np.ndarray) -> str:

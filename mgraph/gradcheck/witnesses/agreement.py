@@ -101,7 +101,7 @@ def scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
     can blur, in the other gradients or in the terms of the output (``magnitude`` is the sum of their absolute
     values)."""
     sizes = [float(np.max(np.abs(finite(g)), initial=0.0)) for g in gradients]
-    least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))
+    least = max(1e-4 * max(sizes, default=0.0), 1e-5 * float(magnitude))
     return [max(size, least) for size in sizes]
 
 

@@ -224,11 +224,8 @@ def _checked_adjoint(cotangent: Any, outputs: Any) -> Adjoint:
     leaves = jax.tree.leaves(cotangent, is_leaf=lambda a: a is None)
     given = [as_array("cotangents", cotangent)] if whole else leaves
     shapes = [None if a is None else np.shape(a) for a in given]
-    fitting = [s.shape if is_real(s) and a is not None else None for s, a in zip(specs, shapes, strict=False)]
-    if len(given) != len(specs) or [a for a in shapes if a is not None] != [
-        s for s in fitting if s is not None
-    ]:
-        expected = ", ".join(str(s.shape) if is_real(s) else "None" for s in specs)
-        found = ", ".join(map(str, shapes))
+    wanted = [s.shape if is_real(s) else None for s in specs]
+    if len(shapes) != len(wanted) or any(a not in (None, w) for a, w in zip(shapes, wanted, strict=True)):
+        expected, found = (", ".join(map(str, shapes)) for shapes in (wanted, shapes))
         raise ShapeError(f"cotangents: expected arrays like the outputs, of shapes {expected}, got {found}")
     return [None if a is None else np.asarray(a, np.float64) for a in given]

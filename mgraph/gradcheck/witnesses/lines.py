@@ -87,7 +87,8 @@ def lines_through(point: Sequence[Any], gradients: Sequence[Any], random: np.ran
 def random_line(lines: Sequence[Line], i: int) -> int | None:
     """The index of the random line that moves all elements of the i-th input; ``None`` for an empty input."""
     dense = [k for k, line in enumerate(lines) if line.input == i and line.element is None]
-    return dense[-2] if len(dense) > 1 else dense[0] if dense else None
+    # After it comes the line that moves all elements alike, if there are several.
+    return dense[-2:][0] if dense else None
 
 
 def _line(i: int, direction: np.ndarray[Any, Any], shape: Any) -> Line:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from ...bridges.calls import ClosedJaxpr, opened, parts_of_scan, programs_in
+from ...bridges.calls import closed, opened, parts_of_scan, programs_in
 from ...bridges.primitive_node import IMPLIED, applied
 from ...specs import is_real
 from ..references.numpy_primitives import NoReferenceError
@@ -96,22 +96,22 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _computed(program: Any, args: Sequence[Any]) -> list[Any]:
     """The results of a program, a closed or an open jaxpr, in float64."""
-    closed = program if hasattr(program, "jaxpr") else ClosedJaxpr(program, ())
-    if not _is_narrow(closed):
-        results: list[Any] = core.jaxpr_as_fun(closed)(*args)
+    whole = closed(program)
+    if not _is_narrow(whole):
+        results: list[Any] = core.jaxpr_as_fun(whole)(*args)
         return results
-    values: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, map(_widened, closed.consts), strict=True))
-    values.update(zip(closed.jaxpr.invars, args, strict=True))
+    values: dict[Any, Any] = dict(zip(whole.jaxpr.constvars, map(_widened, whole.consts), strict=True))
+    values.update(zip(whole.jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
         if isinstance(atom, core.Literal):
             return _widened(np.asarray(atom.val, _type(atom)))
         return values[atom]
 
-    for equation in closed.jaxpr.eqns:
+    for equation in whole.jaxpr.eqns:
         found = _result(equation, [read(v) for v in equation.invars])
         values.update(zip(equation.outvars, found, strict=True))
-    return [read(v) for v in closed.jaxpr.outvars]
+    return [read(v) for v in whole.jaxpr.outvars]
 
 
 def _is_narrow(program: Any) -> bool:

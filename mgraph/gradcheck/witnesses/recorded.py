@@ -71,11 +71,11 @@ class RecordedFunction:
         draw_seed: int,
     ) -> None:
         def value(structure: Structure) -> Callable[..., Any]:
-            return _computed(structure, output, chosen, leaves, draw_seed)
+            return function_of_leaves(structure, output, chosen, leaves, draw_seed)
 
         def gradient_of(structure: Structure) -> Any:
             def loss(point: Point) -> Any:
-                found = jax.tree.leaves(value(structure)(point, None, "rules"))
+                found = jax.tree.leaves(value(structure)(point, "rules"))
                 return total(jnp.sum(v) for v in found if is_real(v))
 
             return jax.make_jaxpr(jax.grad(loss))([leaves[k] for k in chosen])
@@ -84,7 +84,7 @@ class RecordedFunction:
         self._value = value(self.widening.structure)
 
     def __call__(self, point: Point, rule_set: str, frozen: int | None) -> Any:
-        return self._value(point, None, rule_set, frozen)
+        return self._value(point, rule_set, frozen)
 
 
 def check_numbers(
@@ -100,22 +100,23 @@ def check_numbers(
     structure, numbers = widened(excerpt.structure).generic()
     if not numbers:
         return
-    computed = _computed(structure, output, chosen, leaves, draw_seed)
+    computed = function_of_leaves(structure, output, chosen, leaves, draw_seed)
 
     def loss(point: Point, numbers: Any) -> Any:
-        return total(jnp.sum(v) for v in jax.tree.leaves(computed(point, numbers, rule_set)) if is_real(v))
+        found = jax.tree.leaves(computed(point, rule_set, numbers=numbers))
+        return total(jnp.sum(v) for v in found if is_real(v))
 
     jax.eval_shape(jax.grad(loss), [leaves[k] for k in chosen], number_vector(numbers, wide=True))
 
 
-def _computed(
+def function_of_leaves(
     structure: Structure, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray], draw_seed: int
 ) -> Callable[..., Any]:
-    """A function that returns the value of the row ``output``, given a point, the numbers of a generic
-    structure, and a rule set."""
+    """The value of the row ``output`` as ``Values``, a function of the ``chosen`` leaves, in the types of the
+    structure; ``numbers`` are those of a generic structure."""
     key = jax.random.key(draw_seed & 0xFFFFFFFF)
 
-    def value(point: Point, numbers: Any, rule_set: str, frozen: int | None = None) -> Any:
+    def value(point: Point, rule_set: str, frozen: int | None = None, numbers: Any = None) -> Any:
         known: list[Any] = list(leaves)
         for k, moved in zip(chosen, point, strict=True):
             known[k] = moved

@@ -40,11 +40,11 @@ class Taylor:
 
 def about_slopes(found: Sequence[tuple[str, Taylor]]) -> list[str]:
     """A line about the remainders of named inputs, if there are any."""
+    if not found:
+        return []
     slopes = [taylor.slope for _, taylor in found if taylor.slope is not None]
     if len(found) <= _SHOWN or not slopes:
-        return (
-            [f"Taylor: {', '.join(f'{name} {taylor}' for name, taylor in found[:_SHOWN])}"] if found else []
-        )
+        return [f"Taylor: {', '.join(f'{name} {taylor}' for name, taylor in found[:_SHOWN])}"]
     return [f"Taylor: slopes from {min(slopes):.2f} to {max(slopes):.2f} for {len(slopes)} of {len(found)}"]
 
 

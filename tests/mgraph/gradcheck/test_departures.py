@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from mgraph import (
+    ArgumentError,
     ExpressionGraph,
     GradientError,
     GraphError,
@@ -286,6 +287,12 @@ def test_parameters_must_fit() -> None:
         check_layers(record, {name: p for name, p in params.items() if name != "net_l1_b2"})
     with pytest.raises(ShapeError, match=r"'net_l1_b1' has shape \(1, 4\), got \(4,\)"):
         check_layers(record, params | {"net_l1_b1": np.zeros(WIDTH)})
+    with pytest.raises(ArgumentError, match="check_layers: expected parameters by name, got 3"):
+        check_layers(record, 3)
+    with pytest.raises(
+        ArgumentError, match="check_layers: parameter 'net_l1_b1' takes numbers, got .* complex"
+    ):
+        check_layers(record, params | {"net_l1_b1": np.zeros((1, WIDTH), complex)})
 
 
 def test_a_loss_of_constants_has_no_gradient() -> None:

@@ -169,6 +169,17 @@ def test_the_program_of_issue_39103() -> None:
     }
 
 
+@pytest.mark.parametrize("element_type", [np.float32, np.float64])
+def test_numpy_rounds_halves_away_from_zero_and_nothing_else_up(element_type: Any) -> None:
+    below_half = np.nextafter(element_type(0.5), element_type(0))
+    odd = element_type(2.0) ** np.finfo(element_type).nmant + 1  # a half more lies between two numbers
+    x = np.array([below_half, 0.5, 1.5, 2.5, odd, np.inf, np.nan], element_type)
+    with jax.enable_x64(True):
+        found = computed_by_numpy(jax.lax.round, np.concatenate([x, -x]))
+    expected = np.array([0.0, 1.0, 2.0, 3.0, odd, np.inf, np.nan], element_type)
+    np.testing.assert_array_equal(found, np.concatenate([expected, -expected]))
+
+
 def test_numpy_follows_loops_branches_and_indices() -> None:
     def program(x: Any) -> Any:
         doubled = jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, 2 * s[1]), (0, x))[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import mgraph
@@ -14,7 +16,7 @@ from mgraph.ops.reduce import SumNodeOp
 from mgraph.ops.shape import ConcatenateNodeOp
 from mgraph.ops.softmax import SoftmaxNodeOp
 from mgraph.ops.structure import StopGradientNodeOp
-from mgraph.rewriting.patterns import Any, AnyOf, Constant, Field, Label, Op, Or, Repeat, Skip
+from mgraph.rewriting.patterns import Any, AnyOf, Constant, Field, Label, Op, Or, Pattern, Repeat, Skip
 
 X, Y = Label("x"), Label("y")
 
@@ -182,7 +184,9 @@ def test_repeat_keeps_what_must_be_the_same(graph, x) -> None:
     assert match is not None and match.w is w and len(match.h) == 3
     assert cells.match(recurrent(w, v)) is None
     with pytest.raises(ArgumentError, match="no label 'k'"):
-        Repeat(step, "k").match(recurrent(w))
+        Repeat(step, "k")
+    with pytest.raises(ArgumentError, match="no label 'h' of its own"):
+        (Label("h") - Repeat(step, "h")).match(mgraph.exp(x) - recurrent(w))
 
 
 def test_constants_are_matched_by_value(graph, x) -> None:
@@ -218,3 +222,46 @@ def test_labels_are_names() -> None:
 def test_a_label_needs_a_name_that_a_rule_can_take(name: object) -> None:
     with pytest.raises(mgraph.ArgumentError, match="expected an identifier"):
         Label(name)
+
+
+NEGATED = Op(NegNodeOp, Label("next"))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: Or(3), "expected patterns, got 3"),
+        (lambda: Or(), "at least one pattern"),
+        (lambda: Label("x", 3), "expected patterns, got 3"),
+        (lambda: Label("x", lambda n: True), "expected patterns, got <function"),
+        (lambda: Label("x", where=3), "expected a function as where, got 3"),
+        (lambda: Any(X), "expected a function as where, got"),
+        (lambda: Field("c", 3), "expected a function as where, got 3"),
+        (lambda: Op(NegNodeOp, where=3), "expected a function as where, got 3"),
+        (lambda: Constant(where=3), "expected a function as where, got 3"),
+        (lambda: AnyOf(NegNodeOp, 3), "expected patterns, got 3"),
+        (lambda: Skip(NegNodeOp, 3), "expected patterns, got 3"),
+        (lambda: Repeat(3, "next"), "expected patterns, got 3"),
+        (lambda: Repeat(NEGATED, "next", 3), "expected patterns, got 3"),
+        (lambda: Repeat(NEGATED, 3), "expected an identifier"),
+        (lambda: Repeat(NEGATED, "nxt"), "no label 'nxt'"),
+        (lambda: Repeat(NEGATED, "next", least="1"), "least must be a whole number"),
+        (lambda: Repeat(NEGATED, "next", same=("nxt",)), r"labels among \['next'\], got 'nxt'"),
+        (lambda: Repeat(NEGATED, "next", same="next"), "a tuple of labels, got 'next'"),
+    ],
+)
+def test_patterns_are_made_of_patterns(made: Callable[[], object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        made()
+
+
+def test_a_pattern_knows_its_labels() -> None:
+    below = Skip(ExpNodeOp, Op(ScalarMultNodeOp, Constant("k"), c=Field("c")), name="over")
+    pattern = Or(X + AnyOf(ConcatenateNodeOp, below), Repeat(NEGATED, "next", Y))
+    assert pattern.labels == {"x", "k", "c", "over", "next", "y"}
+
+    class Mine(Pattern):
+        """A pattern that does not say what it binds."""
+
+    assert (X + Mine()).labels is None
+    Repeat(Mine(), "next", same=("any",))

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, GraphError, NaryNodeOp, Node
+from mgraph import ArgumentError, ExpressionGraph, GraphError, NaryNodeOp, Node
+from mgraph.ops.arithmetic import ScalarMultNodeOp
 from mgraph.ops.elementwise import ExpNodeOp, LogNodeOp
+from mgraph.ops.structure import StopGradientNodeOp
 from mgraph.rewriting import DEFAULT, Rule, again, optimize, rule
-from mgraph.rewriting.patterns import Label, Match, Op
+from mgraph.rewriting.patterns import Field, Label, Match, Op, Skip
 from tests.helpers.rewritten import b, check, constant, labels, logits, numbers, param, w, x2
 
 # ------------------------------------------------------------ nodes stay what they are
@@ -305,6 +307,27 @@ def test_rules_may_demand_that_nobody_else_looks() -> None:
     logged = mgraph.log(mgraph.exp(x2(graph)))
     assert optimize(graph, [inner]) and logged.type == "scalar_mult"
     assert other is not None
+
+
+def test_only_nodes_can_be_alone(graph: ExpressionGraph) -> None:
+    skipping = Skip(StopGradientNodeOp, Op(ExpNodeOp, Label("x")), name="skipped")
+    pattern = Op(ScalarMultNodeOp, skipping, c=Field("c"))
+    scaled = Rule("scaled", pattern, lambda m: m.x * m.c, ("skipped", "c"))
+    mgraph.exp(x2(graph)) * 2.0
+    assert optimize(graph, [scaled])
+
+
+def test_a_rule_needs_a_pattern_a_function_and_labels_of_the_pattern() -> None:
+    exp = Op(ExpNodeOp, Label("x"))
+    for wrong in ((3, abs), (abs, exp), (exp, 3)):
+        with pytest.raises(ArgumentError, match="rule 'mine': expected a pattern and a function, got"):
+            Rule("mine", *wrong)
+    with pytest.raises(ArgumentError, match=r"labels among \['x'\], got 'y'"):
+        rule(exp, alone=("y",))(lambda m: m.x)
+    with pytest.raises(ArgumentError, match="a tuple of labels, got 'x'"):
+        Rule("mine", exp, lambda m: m.x, alone="x")
+    with pytest.raises(ArgumentError, match="expected patterns, got <function"):
+        rule(lambda m: m.x)
 
 
 def test_a_rule_declines_by_returning_nothing(graph: ExpressionGraph) -> None:
