@@ -51,10 +51,6 @@ class Equation:
         self.primitive: core.Primitive = source.primitive
 
     @property
-    def graph(self) -> ExpressionGraph:
-        return self.walk.graph
-
-    @property
     def outs(self) -> list[Any]:
         """Shape and dtype of each result."""
         return [var.aval for var in self.source.outvars]

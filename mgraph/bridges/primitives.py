@@ -82,8 +82,6 @@ def _broadcast(equation: Equation) -> Result:
     """A reshape that gives new axes the size 1; elementwise operators do the rest of the broadcast."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     x = equation.loose(0)
-    if len(x.shape) < len(places):
-        x = reshape(x, (1,) * (len(places) - len(x.shape)) + x.shape)
     sizes = [1] * len(shape)
     for axis, place in enumerate(places):
         sizes[place] = x.shape[axis]

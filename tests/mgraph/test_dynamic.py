@@ -153,6 +153,14 @@ def test_a_graph_grows_on_values_just_seen() -> None:
             break
     assert steps == 5
     np.testing.assert_allclose(x.val(), [63.0, 95.0])
+    graph.clear()  # the next one is expected to grow, too: its program returns all values
+    inner = graph.ones((2,)) * 3.0
+    top = inner - 1.0
+    graph.forward()
+    np.testing.assert_array_equal(top.val(), [2, 2])
+    before = mgraph.compile_stats()
+    np.testing.assert_array_equal(inner.val(), [3, 3])
+    assert mgraph.compile_stats() == before
 
 
 def test_a_value_read_late_is_that_of_its_forward(graph: ExpressionGraph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
 from mgraph.ops.arithmetic import PlusNodeOp
 from mgraph.ops.norm import NormalizationNodeOp
+from mgraph.running.fusion import RESULT, SEVERAL, FusionReport, Kernel
+from mgraph.running.profile import Profile
 from tests.helpers.leaves import param, value
 
 pytestmark = pytest.mark.optimized
@@ -143,13 +146,58 @@ def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest
     assert 2 * barred < additions()
 
 
+KERNELS = (
+    Kernel("one", "loop", (1, 2), (2,)),
+    Kernel("two", "library", (2,), (2,)),
+    Kernel("three", "copy", (), ()),
+    Kernel("four", "loop", (1, 2), (2,)),
+    Kernel("unseen", "loop", (3, 4, 5, 6), (3, 4, 5, 6)),
+)
+LABELS = {1: "dot 1", 2: "exp 2", 3: "a", 4: "b", 5: "c", 6: "d"}
+
+
+def test_a_profile_adds_up_the_kernels_of_a_node() -> None:
+    report = FusionReport(KERNELS, LABELS, {})
+    profile = Profile(report, {"one": 1e-6, "two": 3e-6, "three": 5e-6, "four": 1e-6}, 2e-5, 3)
+    assert profile.nodes == {1: 2e-6, 2: pytest.approx(5e-6), **dict.fromkeys((3, 4, 5, 6), 0.0)}
+    assert profile.clusters == {1: "one", 2: "two", **dict.fromkeys((3, 4, 5, 6), "unseen")}
+    head, _, *rows = str(profile).splitlines()
+    assert head == "20.0 microseconds a run, 10.0 in kernels; mean of 3 runs"
+    assert [row.split(maxsplit=4) for row in rows] == [
+        ["5.0", "50", "%", "1", "data moved"],
+        ["3.0", "30", "%", "1", "exp 2"],
+        ["2.0", "20", "%", "2", "dot 1, exp 2"],
+    ]
+
+
+def test_a_summary_names_the_first_nodes_of_each_kind() -> None:
+    reasons = {2: RESULT, **dict.fromkeys((3, 4, 5, 6), SEVERAL)}
+    assert FusionReport(KERNELS, LABELS, reasons).summary.splitlines() == [
+        "4 kernels, 6 nodes computed, 5 written to memory; 1 more draw random numbers or move data",
+        "fused: dot 1 with exp 2; a with b with c and 1 more",
+        "written: exp 2 (a result); a, b, c and 1 more (read by several kernels)",
+    ]
+    chains = tuple(Kernel(str(i), "loop", (i, i + 1), ()) for i in range(5))
+    _, fused, written = FusionReport(chains, {}, {}).summary.splitlines()
+    assert fused == "fused: 0 with 1; 1 with 2; 2 with 3; 2 more" and written == "written: nothing"
+    alone = FusionReport((Kernel("one", "loop", (2,), ()),), LABELS, {})
+    assert str(alone).splitlines() == [
+        "1 kernel, 1 node computed, 0 written to memory",
+        "fused: nothing",
+        "written: nothing",
+        "kernel   1 loop         exp 2",
+    ]
+
+
 def test_a_profile_has_the_seconds_of_every_kernel_and_node(graph: ExpressionGraph, tmp_path: Path) -> None:
     a, b = graph.param("a", (128, 128), inits.normal()), graph.param("b", (128, 128), inits.normal())
     product = mgraph.dot(a, b)
     top = mgraph.sum(mgraph.flatten(mgraph.tanh(product)))
     with pytest.raises(ArgumentError, match="at least 1, got 0"):
         graph.profile(runs=0)
+    start = time.perf_counter()
     forward, both = graph.profile(runs=2), graph.profile(backward=True, runs=2)
+    assert forward.wall > 0 < both.wall and forward.wall + both.wall < time.perf_counter() - start
     for profile in (forward, both):
         assert profile.seconds.keys() <= {kernel.name for kernel in profile.report.kernels}
         assert {product.id, top.id} <= {node for node, seconds in profile.nodes.items() if seconds > 0}

@@ -54,6 +54,7 @@ def test_identical_expressions_are_one_node_until_forward() -> None:
     assert x * 2.0 is x * 2.0
     before = mgraph.sin(x)
     assert before.equal(mgraph.sin(x)) and before.hash() == mgraph.sin(x).hash()
+    assert before.hash() != mgraph.cos(x).hash()
     graph.forward()
     assert mgraph.sin(x) is not before
 

@@ -29,7 +29,7 @@ def test_fixed_values() -> None:
     np.testing.assert_array_equal(value(inits.eye(3), (2, 2)), [[3, 0], [0, 3]])
     np.testing.assert_array_equal(value(inits.range(1, 7, 2), (3,)), [1, 3, 5])
     np.testing.assert_array_equal(value(inits.from_vector([1, 2, 3, 4]), (2, 2)), [[1, 2], [3, 4]])
-    assert value(inits.dummy(), (2, 3)).shape == (2, 3)
+    np.testing.assert_array_equal(value(inits.dummy(), (2, 3)), np.zeros((2, 3)))
     table = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(value(inits.from_tensor(table), (2, 3)), table)
     np.testing.assert_array_equal(value(inits.from_item(table), (2, 3)), table)
@@ -104,6 +104,17 @@ def test_a_probability_is_from_0_to_1(p: float) -> None:
     for made in (inits.bernoulli, inits.dropout):
         with pytest.raises(mgraph.ArgumentError, match="expects a probability 0 <= p"):
             made(p)
+
+
+def test_numbers_that_are_not_given() -> None:
+    assert inits.uniform() == inits.uniform(0, 1) and inits.normal() == inits.normal(0, 1)
+    assert inits.bernoulli(0.5) == inits.bernoulli(0.5, 1, 0) and inits.gumbel() == inits.gumbel(1e-5)
+    assert inits.glorot_uniform() == inits.glorot_uniform(False, False, 1)
+    assert inits.glorot_normal() == inits.glorot_normal(False, False, 1)
+    np.testing.assert_array_equal(value(inits.eye(), (2, 2)), np.eye(2))
+    np.testing.assert_array_equal(value(inits.range(0, 2), (2,)), [0, 1])
+    first = value(inits.sinusoidal_position_embeddings(), (1, 4))
+    np.testing.assert_array_equal(first, [[0, 0, 1, 1]])
 
 
 @pytest.mark.parametrize(

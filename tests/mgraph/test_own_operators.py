@@ -231,6 +231,7 @@ def test_an_operator_is_no_dataclass(options) -> None:
             lambda self, x: "y",
             "must return an array or a tuple of them, got .y.\n  rule at .*operators.py:\\d+",
         ),
+        (repr, r"must return an array or a tuple of them, got .*float32\[\d\].*'\n  children"),
         (lambda self, x: (x, min), r"must return an array or a tuple of them, got \(.*function min>\)"),
         (lambda self, x: x.missing, "forward_ops failed: AttributeError: .*missing"),
         (

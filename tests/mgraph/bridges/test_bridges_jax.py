@@ -343,12 +343,22 @@ def test_what_was_traced_in_float32_is_checked_in_float64(name: str, graph: Expr
     np.testing.assert_allclose(y.val(), STRICT[name](x.val()), rtol=1e-6)
 
 
-def test_a_function_that_does_not_take_float64_is_an_error_of_the_check(graph: ExpressionGraph) -> None:
-    one = jnp.ones(3, jnp.float32)
-    x = graph.param("x", (3,), inits.ones())
-    y = from_jax(graph, lambda x: lax.cond(x[0] > 0, lambda x: lax.max(x, one), jnp.sin, x), x)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: lax.cond(x[0] > 0, lambda x: lax.max(x, jnp.ones(3, jnp.float32)), jnp.sin, x),
+        lambda x, y: lax.cond(x[0] > 0, jnp.max, jnp.min, x if x.dtype == jnp.float32 else x[:2]),
+        lambda x, y: lax.cond(x[0] > 0, jnp.add, jnp.multiply, x, y if x.dtype == jnp.float32 else x),
+    ],
+    ids=["an error", "another shape", "other operands"],
+)
+def test_a_function_that_does_not_take_float64_is_an_error_of_the_check(
+    function: Callable[..., Any], graph: ExpressionGraph
+) -> None:
+    x, y = graph.param("x", (3,), inits.ones()), graph.param("y", (3,), inits.ones())
+    z = from_jax(graph, function, x, y)
     with pytest.raises(BridgeError, match="expected cond to take float64"):
-        mgraph.check_gradients(y)
+        mgraph.check_gradients(z)
 
 
 def test_the_slope_of_a_kink_is_that_of_jax(graph: ExpressionGraph) -> None:
@@ -367,6 +377,8 @@ def test_operators_are_real_ones(graph: ExpressionGraph) -> None:
     expected = jax.grad(mlp)({k: np.float32(v) for k, v in MLP.items()}, np.float32(drawn(5, 4)))
     chex.assert_trees_all_close(graph.params().grads(), expected, rtol=1e-5, atol=1e-6)
     assert loss.shape == ()
+    line = from_jax(graph, lambda b: 2 * b + 1, p["b1"])
+    assert (line.type, line.child(0).type) == ("scalar_add", "scalar_mult")
 
 
 def test_what_only_a_comparison_sees_is_no_top() -> None:
@@ -378,6 +390,14 @@ def test_what_only_a_comparison_sees_is_no_top() -> None:
     from_jax(graph, lambda x: f(x).sum(), x)
     graph.backprop()
     np.testing.assert_allclose(x.grad(), jax.grad(lambda x: f(x).sum())(x.val()), rtol=1e-6)
+
+
+def test_a_result_that_only_another_result_compares_is_a_top(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (3,), inits.from_vector([-1, 1, 2]))
+    loss, positive = from_jax(graph, lambda x: (loss := jnp.sum(x * x), loss > 0), x)
+    assert loss.trainable and not positive.trainable
+    graph.backprop()
+    np.testing.assert_array_equal(x.grad(), [-2, 2, 4])
 
 
 @pytest.mark.parametrize("function", [
@@ -437,6 +457,45 @@ def test_inside_the_body_of_a_loop(graph: ExpressionGraph) -> None:
     slopes = jax.grad(plain, (0, 1))(xs.val(), weight.val())
     for node, slope in zip((xs, weight), slopes, strict=True):
         np.testing.assert_allclose(node.grad(), slope, rtol=1e-5, atol=1e-6)
+
+
+def test_along_the_second_axis_and_with_integers(graph: ExpressionGraph) -> None:
+    def results(x: Any) -> list[Any]:
+        numbers = (3 * x).astype(jnp.int32)
+        return [
+            jnp.stack([x, 2 * x], 1),
+            jnp.unstack(x, axis=1)[2],
+            jnp.tile(x, (2, 3)),
+            lax.tile(x, (0, 2)),
+            lax.cumsum(x, 1, reverse=True),
+            lax.cumlogsumexp(x, 1, reverse=True),
+            lax.slice(x, (0, 1), (2, 4), (1, 2)),
+            lax.broadcast_in_dim(x, (2, 3, 4), (0, 2)),
+            lax.optimization_barrier(x),
+            lax.fori_loop(0, 3, lambda i, state: state + i * x, x),
+            numbers**3,
+            numbers // 2,
+            lax.top_k(x, 2)[1],
+        ]
+
+    values = np.float32(drawn(2, 4))
+    x = graph.param("x", (2, 4), inits.from_tensor(values))
+    nodes = from_jax(graph, results, x)
+    graph.forward()
+    for node, expected in zip(nodes, jax.jit(results)(values), strict=True):
+        assert node.value_type == expected.dtype and node.trainable == node.value_type.is_float
+        np.testing.assert_allclose(node.val(), expected, rtol=1e-5)
+    assert not any(node.value_type.is_wide for node in graph.tape.nodes if not isinstance(node.spec, tuple))
+    best = mgraph.sum(mgraph.flatten(from_jax(graph, lambda x: lax.top_k(x, 1)[0], x)))
+    assert best.trainable
+
+
+def test_indices_in_64_bits_beside_32(graph: ExpressionGraph) -> None:
+    x, y = graph.constant((3,), inits.range(0, 3)), graph.constant((3,), inits.range(1, 4), "float64")
+    place, _ = from_jax(graph, lambda x, y: (jnp.argmax(x), y * 2), x, y)
+    graph.forward()
+    assert place.value_type == "int64" and place.scalar() == 2
+    assert graph.function(place, [x])(np.ones(3, np.float32)).dtype == np.int64, "without y, too"
 
 
 def test_arrays_closed_over_become_constants() -> None:
@@ -506,6 +565,7 @@ def test_what_jax_cannot_differentiate_has_values_and_a_clear_error(
         "pure_callback": lambda x: jax.pure_callback(np.sin, x, x),
         "cholesky": jnp.linalg.cholesky,
         "complex": lambda x: jnp.real(lax.complex(x, x)),
+        "convert_element_type": lambda x: jnp.abs(x.astype("complex64")),
     }.items(),
 )
 def test_an_unknown_primitive_is_an_error_by_name(name: str, function: Function) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -171,11 +172,14 @@ def test_what_another_thread_compiles_need_not_be_waited_for() -> None:
 
 
 def test_a_program_that_was_dropped_is_compiled_again() -> None:
-    cache = ProgramCache(1)
+    cache, start = ProgramCache(1), time.perf_counter()
     for key in ("a", "b", "a"):
         cache.get(key, key).run(jnp.negative, X)
+    seconds = time.perf_counter() - start
     stats = cache.stats()
-    assert (stats.programs, stats.misses, stats.evictions, stats.hits) == (1, 3, 2, 0)
+    assert (stats.programs, stats.capacity, stats.misses, stats.evictions, stats.hits) == (1, 1, 3, 2, 0)
+    assert stats.read == 0 < stats.trace_seconds and stats.compile_seconds > 0
+    assert stats.trace_seconds + stats.compile_seconds < seconds
 
 
 def test_a_program_is_prepared_once_and_forgotten_when_dropped() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, inits
-from mgraph.tracing.checkpointing import placed
+from mgraph.running.memory import MemoryUse
+from mgraph.tracing.checkpointing import cuts, placed
 
 pytestmark = pytest.mark.optimized
 
@@ -98,8 +101,11 @@ def test_a_frozen_span_and_an_adjoint_of_zeros(graph: ExpressionGraph) -> None:
 def test_parts_are_cut_where_little_is_alive(graph: ExpressionGraph) -> None:
     stack(graph, mark=False)
     tape = graph.tape
-    cuts = placed(tape.rows, [n.spec for n in tape.nodes], 4)
-    assert [tape.nodes[i].type for i in cuts] == ["layer_normalization"] * 3
+    for parts in (2, 4):
+        found = placed(tape.rows, [n.spec for n in tape.nodes], parts)
+        assert [tape.nodes[i].type for i in found] == ["layer_normalization"] * (parts - 1)
+        assert cuts(tape, parts) == {*found}
+    assert cuts(tape, 1) == set(), "no node is marked"
     with pytest.raises(ArgumentError, match="at least 2 parts"):
         graph.set_checkpointing(True, parts=1)
 
@@ -118,6 +124,14 @@ def test_memory_is_known_before_anything_runs(graph: ExpressionGraph) -> None:
     graph.reserve_workspace_mb(-1)
     assert graph.fits() and (graph.memory().reserved or 0) > 1 << 28
     graph.backprop()
+
+
+def test_what_needs_just_what_is_reserved_fits() -> None:
+    use = MemoryUse(1 << 20, 2 << 20, 3 << 20, 6 << 20)
+    said = "needs 6.0 MiB (arguments 1.0, results 2.0, temporaries 3.0)"
+    assert use.fits and str(use) == f"{said}, 6 MiB are reserved"
+    assert not replace(use, reserved=use.needed - 1).fits
+    assert replace(use, reserved=None).fits and str(replace(use, reserved=None)) == said
 
 
 def test_an_analysis_is_no_forward(graph: ExpressionGraph) -> None:
