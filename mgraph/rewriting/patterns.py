@@ -421,8 +421,8 @@ def _checked_where(where: T) -> T:
 
 
 def check_labels(names: tuple[str, ...], pattern: Pattern) -> tuple[str, ...]:
-    """The ``names``; ``ArgumentError`` unless they are a tuple of labels that ``pattern`` may bind."""
-    if not isinstance(names, tuple | list):
+    """The ``names``; ``ArgumentError`` unless they are a tuple, list or set of labels of ``pattern``."""
+    if not isinstance(names, tuple | list | set | frozenset):
         raise ArgumentError(f"expected a tuple of labels, got {names!r}")
     known = None if pattern.labels is None else sorted(pattern.labels)
     for name in names:

@@ -26,6 +26,14 @@ COMMAND = Command(
             "--valid-sets dev.en dev.de",
             "from an ensemble, with the translations nearest to known ones",
         ),
+        (
+            "mgraph distill -m opus-mt-de-en -i text.de --valid-sets dev.de dev.en",
+            "from the folder of a published model",
+        ),
+        (
+            "mgraph distill -i text.de --translations text.en --valid-sets dev.de dev.en",
+            "from translations of any other system",
+        ),
     ),
 )
 

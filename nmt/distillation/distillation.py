@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import chain
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,31 +13,34 @@ from nmt.alignments.lexicon import LinkCounts, dump_shortlist
 from nmt.alignments.pairs import Pairs
 from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
 from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
-from nmt.distillation.report import REPORT, TABLE, measured, write_report
-from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
+from nmt.distillation.inputs import (
+    VOCAB,
+    check,
+    continued,
+    input_files,
+    learned_pieces,
+    student_vocabs,
+    with_folder,
+)
+from nmt.distillation.report import measured, write_report
+from nmt.distillation.stages import Stages, StoppedError
 from nmt.distillation.student import learn_vocab, training_options, tuning_options
 from nmt.distillation.teaching import translate, write_corpus
-from nmt.files.directories import read_directory
 from nmt.files.new_folder import new_folder
 from nmt.runtime import compilation_cache, devices
-from nmt.search.bayes_risk import check_samples
 from nmt.search.translator import Translator
-from nmt.settings import TRAIN, OptionError, require_files, require_folder, require_readable
+from nmt.settings import TRAIN
 from nmt.settings.alignment import AlignmentOptions, ShortlistLimits
 from nmt.settings.config import options_from
 from nmt.settings.distillation import DistillOptions, Teacher
 from nmt.settings.option import options_of
 from nmt.settings.sections import Devices
-from nmt.text.lines import is_stream, open_input, read_lines
 from nmt.text.parallel import Row, read_rows
-from nmt.text.vocabs.creation import DEFAULT_PIECES
-from nmt.text.vocabs.factored import ENDING as FACTORED
 from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
-from nmt.training.checkpoints.file_set import WRITTEN
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
-from nmt.training.validation.evaluation import ValidationSet, ValidationSetError, check_sets
+from nmt.training.validation.evaluation import ValidationSet, ValidationSetError
 
 logger = logging.getLogger(__name__)
 
@@ -56,20 +57,6 @@ USES: Mapping[str, Sequence[str]] = {
     "report": (),
 }
 """The stages in order, each with the options that no earlier stage uses."""
-VOCAB = "vocab.spm"
-CONTINUED: Mapping[str, Sequence[str]] = {
-    "translate": ("teacher.target.part", "teacher.target"),
-    "vocabs": (VOCAB,),
-    "train": ("student.npz", f".student.npz{WRITTEN}"),
-    "tune": ("tuned.npz", f".tuned.npz{WRITTEN}"),
-}
-"""The files from which a stage goes on, also a checkpoint that a killed run has still to move into place; the
-other stages begin anew."""
-OUTPUTS = (
-    *chain.from_iterable(CONTINUED.values()),
-    *("corpus.source", "corpus.target", "corpus.align", "lex.s2t", LEXICON, REPORT, TABLE, RECORD),
-)
-"""The files that a run writes or goes on from, so that they cannot be its inputs."""
 SEED = 1
 """The seed of samples, for ``--mbr`` and for learning pieces: a resumed run draws the same ones as an
 uninterrupted one."""
@@ -79,8 +66,8 @@ def distill(**given: Any) -> str:
     """Distil a teacher into a student, as ``mgraph distill`` does; returns the report.
 
     given: the options of ``mgraph distill`` in snake_case. Continues an earlier call in the folder
-    ``output``, which must have had the same options for the stages that have begun. TypeError for an unknown
-    option, and the errors of ``Distillation``.
+    ``output``, which must have had the same options for the stages that are done, or go on from their files.
+    TypeError for an unknown option, and the errors of ``Distillation``.
     """
     return Distillation(options_from(DistillOptions, given)).run()
 
@@ -95,21 +82,22 @@ class Distillation:
     ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/`` and ``bergamot/``, the files to use,
     which ``Translator.from_dir`` reads; ``report.json`` and ``report.txt``.
 
-    Raises OptionError for invalid options, DirectoryError for a folder that does not hold exactly one model
-    with its vocabularies, OSError for files that cannot be read, and the errors of the stages; StagesError,
-    too, for a folder that has files to go on from, but no record of what made them; StoppedError after
-    ``stop``.
+    Raises OptionError for invalid options, DirectoryError for a teacher's folder that does not hold exactly
+    one model with its vocabularies, OSError for files that cannot be read, and the errors of the stages;
+    StagesError, too, for an ``--output`` that has files to go on from, but no record of what made them;
+    StoppedError after ``stop``.
     """
 
     def __init__(self, options: DistillOptions) -> None:
-        self.options, self.folder = _with_folder(options), Path(options.output)
+        self.options, self.folder = with_folder(options), Path(options.output)
+        check(self.options)
+        self._pieces, self._vocabs = learned_pieces(self.options), student_vocabs(self.options)
         self._trainer: Trainer | None = None
         self._stopped = False
-        self._check()
 
     def stop(self) -> None:
-        """End after the current line or update, all passes of the aligner, or the current system of the
-        report; safe in signal handlers."""
+        """End after the current line or update, after learning a vocabulary, after all passes of the aligner,
+        or after the current system of the report; safe in signal handlers."""
         self._stopped = True
         if self._trainer:
             self._trainer.stop()
@@ -126,7 +114,7 @@ class Distillation:
         options = self.options
         with new_folder(self.folder):
             self._check_training()
-        stages = Stages(self.folder, USES, _decisive(options), self._inputs(), CONTINUED)
+        stages = Stages(self.folder, USES, _decisive(options), input_files(options), continued(options))
         compilation_cache.use(options.compilation_cache)
         devices.start_all(options.cpu_threads, options.devices)
         student, tuned = self._at("student.npz"), self._at("tuned.npz")
@@ -151,99 +139,6 @@ class Distillation:
     @property
     def _corpus(self) -> tuple[Path, Path]:
         return self._at("corpus.source"), self._at("corpus.target")
-
-    @property
-    def _pieces(self) -> int:
-        """How many pieces the student's vocabulary is to learn; 0 if it is given."""
-        options = self.options
-        if options.student_dim_vocab:
-            return options.student_dim_vocab
-        usable = options.student_vocabs or (options.vocabs and not options.pieces)
-        return 0 if usable else DEFAULT_PIECES
-
-    @property
-    def _vocabs(self) -> tuple[str, ...]:
-        """The student's vocabularies."""
-        if self._pieces:
-            return (str(self._at(VOCAB)),) * 2
-        return self.options.student_vocabs or self.options.vocabs
-
-    def _inputs(self) -> dict[str, Sequence[str]]:
-        options = self.options
-        named = {
-            "models": options.models,
-            "vocabs": options.vocabs,
-            "pieces": options.pieces,
-            "input": [options.input],
-            "references": [options.references],
-            "translations": [options.translations],
-            "student-vocabs": options.student_vocabs,
-            "student": [options.student],
-            "valid-sets": options.valid_sets,
-        }
-        return {name: list(filter(None, paths)) for name, paths in named.items()}
-
-    def _check(self) -> None:
-        """Raise the errors that can be found before anything is created."""
-        options = self.options
-        if options.models or not options.translations:
-            require_files("--models", options.models, options.vocabs)
-        for name, vocabs in (("vocabs", options.vocabs), ("student-vocabs", options.student_vocabs)):
-            if len(vocabs) not in (0, 2):
-                raise OptionError(
-                    f"--{name}: expected two, for source and target, got {len(vocabs)}; models of several "
-                    "sources cannot be distilled"
-                )
-        if options.student_vocabs and options.student_dim_vocab:
-            raise OptionError("--student-dim-vocab learns a vocabulary, --student-vocabs gives them")
-        for path in self._vocabs:
-            if path.endswith(FACTORED):
-                raise OptionError(
-                    f"--{'student-vocabs' if options.student_vocabs else 'vocabs'}: {path} is factored, and "
-                    "the student's shortlist needs vocabularies without factors; --student-vocabs gives "
-                    "others, --student-dim-vocab learns one"
-                )
-        if not options.input:
-            raise OptionError("--input: the text for the teacher is needed")
-        check_sets(options.valid_sets, 2, tsv=False)
-        if options.translations and (options.choose != "best" or options.mbr):
-            chosen = "--mbr" if options.mbr else "--choose"
-            raise OptionError(f"{chosen} chooses among translations of a teacher; --translations are chosen")
-        if options.choose != "best" and not options.references:
-            raise OptionError(f"--choose {options.choose} needs --references")
-        if options.references and options.choose == "best":
-            raise OptionError("--references need --choose chrf or --choose bleu")
-        if options.mbr and options.references:
-            raise OptionError(f"--mbr {options.mbr} chooses without --references")
-        check_samples(options.mbr, options.mbr_samples)
-        inputs = self._inputs()
-        for name, paths in inputs.items():
-            require_readable(f"--{name}", paths)
-            self._require_kept(name, paths)
-        del inputs["references"]  # which are read only once
-        for name, paths in inputs.items():
-            for path in filter(is_stream, paths):
-                raise OptionError(f"--{name}: it is read more than once, so a file is needed, got {path}")
-        with open_input(options.input) as text:
-            if not any(map(bytes.strip, read_lines(text))):
-                raise OptionError(f"--input: no words in {options.input}")
-        require_folder("--output", options.output)
-        if not self._at(RECORD).exists():
-            for left in filter(Path.exists, map(self._at, chain.from_iterable(CONTINUED.values()))):
-                raise StagesError(
-                    f"{left} is there without {RECORD}, which says how it was made; choose another --output, "
-                    "or delete the folder"
-                )
-
-    def _require_kept(self, name: str, paths: Sequence[str]) -> None:
-        """OptionError if a file that the option ``name`` gives is one that the stages write."""
-        written = [at for at in map(self._at, OUTPUTS) if at.exists()]
-        for path in filter(os.path.exists, paths):
-            if any(at.samefile(path) for at in written):
-                raise OptionError(
-                    f"--{name}: {path} has the name of a file that is written to --output; rename it, or "
-                    "choose another --output"
-                )
 
     def _check_training(self) -> None:
         """Raise the errors in the options of both trainings, with the teacher's text in place of the corpus,
@@ -382,22 +277,6 @@ class Distillation:
             for name, make in self._until_stopped(systems.items())
         ]
         logger.info("[distill] report:\n%s", write_report(self.folder, found, stages.seconds).rstrip())
-
-
-def _with_folder(options: DistillOptions) -> DistillOptions:
-    """The options with the files of the folder that ``--models`` names, if it does; given ones override.
-
-    OptionError if it is also ``--output``: then it would hold the student, too, when it is read again.
-    """
-    if len(options.models) != 1 or not os.path.isdir(options.models[0]):
-        return options
-    if os.path.exists(options.output) and os.path.samefile(options.models[0], options.output):
-        raise OptionError(f"--output: {options.output} is the teacher's folder; choose another")
-    names = "weights", "vocabs", "pieces"
-    given = {name: value for name in names if (value := getattr(options, name))}
-    found = read_directory(options.models[0], **given)
-    files: dict[str, Any] = {name: tuple(found[name]) for name in ("models", *names) if name in found}
-    return replace(options, **files)
 
 
 def _decisive(options: DistillOptions) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class Stages:
 
     folder: where the record is. uses: for each stage, in order, the options that it is the first to use;
     later stages depend on them, too. options: the values of all options by name. inputs: the files that an
-    option names, for options that name files. continued: for each stage, the files in ``folder`` from which
-    it goes on; without it, the first stage that is not done is taken to have left some.
+    option names, for options that name files. continued: for stages that can go on, the files in ``folder``
+    from which they do; the others begin anew.
 
     Options and inputs may change until a stage that uses them is done, or has left a file from which it goes
     on, so that a mistake that a stage finds can be corrected. Raises OptionError if an option of these stages
@@ -47,7 +47,7 @@ class Stages:
         uses: Mapping[str, Sequence[str]],
         options: Mapping[str, Any],
         inputs: Mapping[str, Sequence[str]],
-        continued: Mapping[str, Sequence[str]] | None = None,
+        continued: Mapping[str, Sequence[str]],
     ) -> None:
         self._path, self._number, self._run = folder / RECORD, len(uses), 0
         files = [path for paths in inputs.values() for path in paths]
@@ -59,9 +59,7 @@ class Stages:
         if self._path.exists():
             before = self._read()
             waiting = [name for name in uses if name not in before["seconds"]]
-            if waiting and (
-                continued is None or any((folder / left).exists() for left in continued.get(waiting[0], ()))
-            ):
+            if waiting and any((folder / left).exists() for left in continued.get(waiting[0], ())):
                 del waiting[0]
             used = [name for stage in uses if stage not in waiting for name in uses[stage]]
             self._compare(before, used, [path for name in used for path in inputs.get(name, ())])

@@ -58,12 +58,12 @@ class Student(Options):
 
     output: str = option("student", "the folder for all output", short="o")
     student_vocabs: tuple[str, ...] = option(
-        (), "vocabularies of source and target; by default the teacher's, unless it has --pieces"
+        (), "vocabularies of source and target; by default the teacher's, or one that is learned"
     )
     student_dim_vocab: int = option(
         0,
-        "instead, learn a vocabulary of this many SentencePiece pieces from both sides of the corpus; "
-        "by default 32000 without --vocabs, or with --pieces",
+        "learn a vocabulary of this many SentencePiece pieces from both sides of the corpus; by default "
+        "32000 without --vocabs, or with --pieces",
         least=0,
     )
     student: str = option("", "configuration of mgraph train; overrides the default student's")

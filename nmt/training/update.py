@@ -34,7 +34,7 @@ class UpdateResult(NamedTuple):
     words: int
     """Target words, ``</s>`` included."""
     batches: int
-    """How many batches the learner was given. The scheduler needs ``Group.taken`` in its place."""
+    """How many batches the learner was given; for the scheduler ``Group.taken`` replaces it."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Group(NamedTuple):
 
     batches: list[Batch]
     taken: int
-    """How many batches of the corpus it took from this epoch: all but those left over from the last one."""
+    """How many batches of the corpus it took in this epoch, without those left from the epoch before."""
 
 
 class Grouping:

@@ -84,11 +84,11 @@ def test_ids_of_another_integer_type_are_told_how_to_convert(graph: ExpressionGr
 
 
 def test_pythons_numbers_are_converted_but_no_fraction_to_an_integer(graph: ExpressionGraph) -> None:
-    x, i = graph.input("x", (2,)), graph.input("i", (2,), "int32")
+    x, i = graph.input("x", (2,)), graph.input("i", (2,), "uint8")
     f = graph.function([x, i], [x, i])
-    for given in ([1, 2], [1.0, 2.0]):
+    for given in ([1, 2], [1.0, 2.0], [True, 2]):
         assert [y.tolist() for y in f(given, [3, 4])] == [[1, 2], [3, 4]]
-    with pytest.raises(ElementTypeError, match="'i' has element type int32, got float64"):
+    with pytest.raises(ElementTypeError, match="'i' has element type uint8, got float64"):
         f([1, 2], [3.0, 4.0])
 
 
@@ -203,7 +203,6 @@ def test_what_cannot_be_a_value_or_a_node_is_refused(graph: ExpressionGraph) -> 
     f = graph.function([small * 2, x * w], [small, x])
     fitting = [3, 255], [1.0, 2.0]
     np.testing.assert_array_equal(f(*fitting)[0], [6, 254])
-    np.testing.assert_array_equal(f(fitting[0], [3, True])[1], [3, 1])
     with pytest.raises(ElementTypeError, match="uint8, from 0 to 255, got a value from -1 to 300"):
         f([300, -1], fitting[1])
     with pytest.raises(ShapeError, match="parts differ in shape"):
@@ -211,8 +210,6 @@ def test_what_cannot_be_a_value_or_a_node_is_refused(graph: ExpressionGraph) -> 
     for wrong in (None, "ab", [None, None], ["a", "b"], {"x": 1}):
         with pytest.raises(ArgumentError, match="input 'x' takes an array of numbers, got .* of type"):
             f(fitting[0], wrong)
-    with pytest.raises(ElementTypeError, match="'small' has element type uint8, got float64"):
-        f([1.0, 2.0], fitting[1])
     with pytest.raises(ArgumentError, match="input 'x' takes an array, got a param node"):
         f(fitting[0], w)
     with pytest.raises(ShapeError, match=r"parameter 'w' has shape \(2,\), got \(\)"):

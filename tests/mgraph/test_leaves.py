@@ -79,7 +79,9 @@ def test_what_is_no_initialiser_is_refused_where_it_is_given(graph: ExpressionGr
         ArgumentError, match=r"got an array of shape \(2,\).*; inits.from_tensor(.|\n)*test_leaves.py"
     ):
         graph.param("w", (2,), np.ones(2))
-    for wrong in (0, 0.5, [1.0, 2.0], np.ones(2)):
+    with pytest.raises(ArgumentError, match=r"inits.from_tensor\(array\) makes one"):
+        graph.constant((2,), np.ones(2))
+    for wrong in (0, 0.5, [1.0, 2.0]):
         with pytest.raises(ArgumentError, match="expected an initializer"):
             graph.param(f"w{wrong}", (2,), wrong)
         with pytest.raises(ArgumentError, match="expected an initializer"):

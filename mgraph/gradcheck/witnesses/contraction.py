@@ -226,6 +226,6 @@ def _checked_adjoint(cotangent: Any, outputs: Any) -> Adjoint:
     shapes = [None if a is None else np.shape(a) for a in given]
     wanted = [s.shape if is_real(s) else None for s in specs]
     if len(shapes) != len(wanted) or any(a not in (None, w) for a, w in zip(shapes, wanted, strict=True)):
-        expected, found = (", ".join(map(str, shapes)) for shapes in (wanted, shapes))
+        expected, found = (", ".join(map(str, each)) for each in (wanted, shapes))
         raise ShapeError(f"cotangents: expected arrays like the outputs, of shapes {expected}, got {found}")
     return [None if a is None else np.asarray(a, np.float64) for a in given]

@@ -63,7 +63,7 @@ class LogicalEpoch:
         if not self._amount.n:
             raise OptionError(f"{option}: expected an amount above 0, got '{words[0]}'")
         if len(words) > 1 and not re.fullmatch("[0-9]{1,2}", words[1]):
-            raise OptionError(f"{option}: expected the number of decimals, got '{words[1]}'")
+            raise OptionError(f"{option}: expected the number of decimals, at most 99, got '{words[1]}'")
         passes = self._amount.n == 1 and self._amount.unit is Unit.EPOCHS
         self._decimals = int(words[1]) if len(words) > 1 else (0 if passes else 3)
 

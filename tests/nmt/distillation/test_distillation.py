@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,7 +156,7 @@ def test_stages_are_done_once(tmp_path: Path) -> None:
 
     def stages(beam: int = 4) -> Stages:
         uses = {"first": ("beam-size", "input"), "second": ()}
-        return Stages(tmp_path, uses, {"beam-size": beam, "input": str(text)}, {"input": [str(text)]})
+        return Stages(tmp_path, uses, {"beam-size": beam, "input": str(text)}, {"input": [str(text)]}, {})
 
     def broken() -> None:
         ran.append("second")
@@ -193,7 +194,9 @@ def test_options_may_change_until_a_stage_uses_them(tmp_path: Path) -> None:
     def stages(beam: int = 4, valid: Path = valid, after: str = "9u", bits: int = 8) -> Stages:
         uses = {"translate": ("beam-size", "input"), "train": ("after", "valid-sets"), "tune": ("bits",)}
         files = {"input": (str(text),), "valid-sets": (str(valid),)}
-        return Stages(tmp_path, uses, {"beam-size": beam, "after": after, "bits": bits, **files}, files)
+        given = {"beam-size": beam, "after": after, "bits": bits, **files}
+        left = dict.fromkeys(uses, ("text",))
+        return Stages(tmp_path, uses, given, files, left)
 
     def stopped() -> None:
         raise StoppedError("stopped")
@@ -238,7 +241,8 @@ def test_a_vocabulary_that_is_too_large_can_be_corrected(
     given: dict[str, Any] = {"input": texts[0], "translations": texts[1], "valid_sets": texts}
     given |= {"output": str(tmp_path / "output"), "cpu_threads": 1}
     monkeypatch.setattr(Distillation, "_check_training", lambda _: None)
-    with pytest.raises(VocabError, match="Vocabulary size too high"):
+    message = "vocab.spm: SentencePiece learns no pieces from these 120 lines: .*Vocabulary size too high"
+    with pytest.raises(VocabError, match=message):
         Distillation(DistillOptions(student_dim_vocab=9999, **given)).run()
     monkeypatch.setattr(Distillation, "_align", lambda job: job.stop() or list(job._rows()))
     for _ in range(2):
@@ -254,6 +258,7 @@ def test_no_input_is_overwritten(tmp_path: Path) -> None:
         path.write_text("one\n")
     valid = str(tmp_path / "valid")
     more: dict[str, Any] = {"valid_sets": (valid, valid), "output": os.path.relpath(tmp_path)}
+    own = {"input": valid, "translations": valid, **more}
     with pytest.raises(OptionError, match="--input: .*corpus.source has the name of a file that is written"):
         Distillation(DistillOptions(input=str(texts[0]), translations=valid, **more))
     with pytest.raises(OptionError, match="--references: .*corpus.target has the name of a file that is"):
@@ -262,6 +267,22 @@ def test_no_input_is_overwritten(tmp_path: Path) -> None:
         )
     with pytest.raises(OptionError, match="--output: .*firefox is the teacher's folder; choose another"):
         of_folder("firefox", FOLDERS / "firefox")
+    (tmp_path / "marian").mkdir()
+    (tmp_path / "marian" / "config.yml").write_text("dim-emb: 64\n")
+    with pytest.raises(OptionError, match="--student: .*config.yml has the name of a file that is written"):
+        Distillation(DistillOptions(student=str(tmp_path / "marian" / "config.yml"), **own))
+
+
+def test_a_vocabulary_in_the_output_folder_may_be_given(tmp_path: Path) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
+    vocab = str(tmp_path / "output" / "vocab.spm")
+    (tmp_path / "output").mkdir()
+    shutil.copyfile(VOCAB, vocab)
+    given = options(tmp_path / "output", input=texts[0], valid_sets=texts)
+    given = replace(given, vocabs=(vocab, vocab))
+    assert Distillation(given)._vocabs == (vocab, vocab)
+    with pytest.raises(OptionError, match="--vocabs: .*vocab.spm has the name of a file that is written"):
+        Distillation(replace(given, student_dim_vocab=48))
 
 
 def test_stages_use_every_option_but_where_things_run_and_go() -> None:
@@ -335,10 +356,6 @@ def test_whose_vocabularies_the_student_has(tmp_path: Path) -> None:
     assert [Path(path).name for path in given.options.pieces] == ["source.spm", "target.spm"]
     swapped = given.options.pieces[::-1]
     assert of_folder("opus-mt", tmp_path, pieces=swapped).options.pieces == swapped
-    job = of_folder("opus-mt", tmp_path, student_dim_vocab=9999)
-    write_corpus(str(FOLDERS / "raw.txt"), FOLDERS / "opus-mt.txt", tmp_path)
-    with pytest.raises(VocabError, match="vocab.spm: SentencePiece learns no pieces from these 18 lines"):
-        job._learn()
 
 
 def test_translations_of_another_system_are_learned_without_a_teacher(tmp_path: Path) -> None:
@@ -383,7 +400,7 @@ def test_a_teacher_that_translates_nothing_is_measured_if_it_is_given(
     monkeypatch.setattr(Distillation, "_translator", lambda *_, **__: None)
     monkeypatch.setattr(distillation.Translator, "from_dir", lambda *_, **__: None)
     more: dict[str, Any] = {"input": texts[0], "translations": texts[1], "valid_sets": texts}
-    stages = Stages(tmp_path, {}, {}, {})
+    stages = Stages(tmp_path, {}, {}, {}, {})
     Distillation(DistillOptions(output=str(tmp_path), **more))._report(stages)
     Distillation(options(tmp_path, **more))._report(stages)
     students = ["student, float32", "student, int8, shortlist"]
@@ -429,7 +446,7 @@ def test_stages_without_lines_to_translate_or_updates_stop_too(
     with pytest.raises(StoppedError):
         job._align()
     assert (tmp_path / "corpus.align").read_text().count("\n") == 2
-    stages = Stages(tmp_path, {}, {}, {})
+    stages = Stages(tmp_path, {}, {}, {}, {})
     learning = Distillation(replace(job.options, student_dim_vocab=9))
     learning.stop()
     for stage in (learning._learn, job._align, job._count, lambda: job._report(stages)):
@@ -444,7 +461,7 @@ def test_stages_without_lines_to_translate_or_updates_stop_too(
 def test_files_without_a_record_of_what_made_them_are_not_continued(tmp_path: Path, name: str) -> None:
     texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
     (tmp_path / name).write_text("of others\n")
-    given = options(tmp_path, input=texts[0], valid_sets=texts)
+    given = options(tmp_path, input=texts[0], valid_sets=texts, student_dim_vocab=48)
     with pytest.raises(StagesError, match=f"{name} is there without {RECORD}.*choose another --output"):
         Distillation(given)
     (tmp_path / RECORD).write_text("{}")
@@ -468,6 +485,7 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
             "--mbr chrf chooses without --references",
         ),
         ([*ENOUGH, "--mbr-samples", "9"], "--mbr-samples needs --mbr"),
+        ([*ENOUGH, "--weights", "1", "2"], "expected one weight for each of 1 model(s), got 2"),
         ([*ENOUGH, "--student", "no.yml"], "no.yml: No such file or directory (--student)"),
         ([*ENOUGH, "--student", "wrong.yml"], "wrong.yml: unknown option --dim-embs; did you mean --dim-emb"),
         ([*ENOUGH, "--after", "many"], "many"),
@@ -486,6 +504,14 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         (
             [*ENOUGH[:4], str(DATA / "factored" / "source.fsv"), *ENOUGH[5:]],
             "source.fsv is factored, and the student's shortlist needs vocabularies without factors",
+        ),
+        (
+            [*ENOUGH, "--pieces", VOCAB],
+            "--pieces: expected one SentencePiece model for each of the 2 --vocabs, got 1",
+        ),
+        (
+            [*ENOUGH[5:], "--translations", "text", "--pieces", VOCAB, VOCAB],
+            "--pieces: expected one SentencePiece model for each of the 0 --vocabs, got 2",
         ),
         (["-m", ".", *ENOUGH[5:]], ".: no model (.npz or .bin)"),
         (
