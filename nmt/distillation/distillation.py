@@ -12,7 +12,7 @@ from nmt.alignments.aligner import aligned
 from nmt.alignments.lexicon import LinkCounts, dump_shortlist
 from nmt.alignments.pairs import Pairs
 from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
-from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
+from nmt.distillation.files import CONFIG, LEXICON, kinds_for, write_files
 from nmt.distillation.inputs import (
     VOCAB,
     check,
@@ -79,8 +79,8 @@ class Distillation:
     In the folder ``--output``: ``teacher.target``, the translations; ``corpus.source`` and
     ``corpus.target``, the pairs without empty sides; ``vocab.spm``, if the student's vocabulary is learned;
     ``corpus.align``, the pairs' word alignments; ``lex.s2t`` and ``lex.s2t.bin``, the shortlist;
-    ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/`` and ``bergamot/``, the files to use,
-    which ``Translator.from_dir`` reads; ``report.json`` and ``report.txt``.
+    ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/`` and, for vocabularies of SentencePiece,
+    ``bergamot/``, the files to use, which ``Translator.from_dir`` reads; ``report.json`` and ``report.txt``.
 
     Raises OptionError for invalid options, DirectoryError for a teacher's folder that does not hold exactly
     one model with its vocabularies, OSError for files that cannot be read, and the errors of the stages;
@@ -129,7 +129,8 @@ class Distillation:
             f"it is fine-tuned in {options.quantize_bits} bits for {options.tune_after}",
             lambda: self._train(tuned, student),
         )
-        stages.run("files", f"its files go to {self._at('marian')} and {self._at('bergamot')}", self._write)
+        folders = " and ".join(str(self._at(kind)) for kind in kinds_for(self._vocabs))
+        stages.run("files", f"its files go to {folders}", self._write)
         stages.run("report", "teacher and student are measured", lambda: self._report(stages))
         return self._at("report.txt").read_text(encoding="utf-8")
 
@@ -258,7 +259,7 @@ class Distillation:
         return Devices.devices if self.options.devices == Devices.devices else ("all",)
 
     def _write(self) -> None:
-        for kind in GEMM_TYPES:
+        for kind in kinds_for(self._vocabs):
             write_files(self._at(kind), kind, self._at("tuned.npz"), self._at(LEXICON), self._vocabs)
 
     def _report(self, stages: Stages) -> None:

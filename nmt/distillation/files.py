@@ -49,6 +49,12 @@ gemm-precision: int8shift
 # `false`: Marian's check of a binary shortlist refuses some that Marian itself wrote.
 
 
+def kinds_for(vocabs: Sequence[str]) -> list[str]:
+    """The kinds of decoders that read these vocabularies: Bergamot reads SentencePiece models only."""
+    pieces = all(path.endswith(".spm") for path in vocabs)
+    return [kind for kind in GEMM_TYPES if kind != "bergamot" or pieces]
+
+
 def write_files(folder: Path, kind: str, tuned: Path, lexicon: Path, vocabs: Sequence[str]) -> None:
     """Write the model in 8 bits, its vocabularies, its shortlist and ``config.yml`` to ``folder``.
 

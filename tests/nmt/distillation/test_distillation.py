@@ -407,6 +407,18 @@ def test_a_teacher_that_translates_nothing_is_measured_if_it_is_given(
     assert names == [*students, "teacher", *students]
 
 
+def test_files_for_bergamot_need_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
+    words = tmp_path / "vocab.yml"
+    words.write_text("</s>: 0\n<unk>: 1\n")
+    written: list[str] = []
+    monkeypatch.setattr(distillation, "write_files", lambda folder, *_: written.append(folder.name))
+    given = options(tmp_path, input=texts[0], valid_sets=texts)
+    for vocabs in ((VOCAB, VOCAB), (VOCAB, str(words))):
+        Distillation(replace(given, vocabs=vocabs))._write()
+    assert written == ["marian", "bergamot", "marian"]
+
+
 def test_a_student_is_trained_by_one_of_several_processes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
