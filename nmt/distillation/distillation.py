@@ -40,7 +40,7 @@ from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
-from nmt.training.validation.evaluation import ValidationSet, ValidationSetError
+from nmt.training.validation.evaluation import ValidationSet, no_lines
 
 logger = logging.getLogger(__name__)
 
@@ -155,8 +155,8 @@ class Distillation:
             check_training(training)
         if not self._pieces:
             ValidationSet.read(trainings[0], load_vocabs(self._vocabs, (0, 0)))
-        elif not sum(1 for _ in read_rows(self.options.valid_sets)):
-            raise ValidationSetError(f"--valid-sets: no lines in {' and '.join(self.options.valid_sets)}")
+        elif not [*read_rows(self.options.valid_sets)]:  # all of them, which must be equally many
+            raise no_lines(self.options.valid_sets)
 
     def _translator(self, models: tuple[str, ...], vocabs: tuple[str, ...], **given: Any) -> Translator:
         """A translator that uses the compilation cache and the devices as they are already set up."""
@@ -264,8 +264,10 @@ class Distillation:
 
     def _report(self, stages: Stages) -> None:
         search = {"beam_size": 1, "normalize": 1.0}
-        systems: dict[str, Callable[[], Translator]] = {
-            **({"teacher": self._teacher} if self.options.models else {}),
+        systems: dict[str, Callable[[], Translator]] = (
+            {"teacher": self._teacher} if self.options.models else {}
+        )
+        systems |= {
             "student, float32": lambda: self._translator(
                 (str(self._at("student.npz")),), self._vocabs, **search
             ),

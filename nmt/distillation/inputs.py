@@ -20,6 +20,7 @@ from nmt.settings.distillation import DistillOptions
 from nmt.text.lines import is_stream, open_input, read_lines
 from nmt.text.vocabs.creation import DEFAULT_PIECES
 from nmt.text.vocabs.factored import ENDING as FACTORED
+from nmt.text.vocabs.loading import require_pieces
 from nmt.training.checkpoints.file_set import WRITTEN
 from nmt.training.validation.evaluation import check_sets
 
@@ -103,7 +104,7 @@ def check(options: DistillOptions) -> None:
     inputs = input_files(options)
     for name, paths in inputs.items():
         require_readable(f"--{name}", paths)
-        _require_kept(options, name, paths)
+    _require_kept(options, inputs)
     del inputs["references"]  # which are read only once
     for name, paths in inputs.items():
         for path in filter(is_stream, paths):
@@ -127,11 +128,7 @@ def _check_vocabs(options: DistillOptions) -> None:
                 f"--{name}: expected two, for source and target, got {len(vocabs)}; models of several "
                 "sources cannot be distilled"
             )
-    if len(options.pieces) not in (0, len(options.vocabs)):
-        raise OptionError(
-            f"--pieces: expected one SentencePiece model for each of the {len(options.vocabs)} --vocabs, got "
-            f"{len(options.pieces)}"
-        )
+    require_pieces(options.pieces, options.vocabs)
     if options.student_vocabs and options.student_dim_vocab:
         raise OptionError("--student-dim-vocab learns a vocabulary, --student-vocabs gives them")
     for path in student_vocabs(options):
@@ -157,12 +154,13 @@ def _check_choice(options: DistillOptions) -> None:
     check_samples(options.mbr, options.mbr_samples)
 
 
-def _require_kept(options: DistillOptions, name: str, paths: Sequence[str]) -> None:
-    """OptionError if a file that the option ``name`` gives is one that the stages write."""
+def _require_kept(options: DistillOptions, inputs: Mapping[str, Sequence[str]]) -> None:
+    """OptionError if one of the ``inputs``, by the name of the option, is a file that the stages write."""
     written = [*_present(options, [*chain.from_iterable(continued(options).values()), *_ANEW])]
     folders = [*_present(options, GEMM_TYPES)]
-    for path in map(Path, filter(os.path.exists, paths)):
-        if any(map(path.samefile, written)) or any(map(path.parent.samefile, folders)):
+    given = ((name, Path(path)) for name, paths in inputs.items() for path in paths)
+    for name, path in given:
+        if path.exists() and (any(map(path.samefile, written)) or any(map(path.parent.samefile, folders))):
             raise OptionError(
                 f"--{name}: {path} has the name of a file that is written to --output; rename it, or "
                 "choose another --output"

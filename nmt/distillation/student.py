@@ -58,12 +58,13 @@ def learn_vocab(
 ) -> None:
     """Learn a vocabulary of SentencePiece pieces from both sides of a corpus.
 
-    rows: reads its pairs; called twice. pieces: how many. languages: the teacher's language tokens
-    (``>>fra<<``); those in the corpus become pieces. seed: for the sample of lines that ``create_vocab``
-    learns from. VocabError with SentencePiece's message, such as that there is too little text for so many
-    pieces.
+    rows: reads its pairs; called twice if there are languages. pieces: how many. languages: the teacher's
+    language tokens (``>>fra<<``); those in the corpus become pieces. seed: for the sample of lines that
+    ``create_vocab`` learns from. VocabError with SentencePiece's message, such as that there is too little
+    text for so many pieces.
     """
-    tokens = {token for source, _ in rows() for token in TAG.findall(as_text(source))}.intersection(languages)
+    tagged = rows() if languages else ()
+    tokens = {token for source, _ in tagged for token in TAG.findall(as_text(source))}.intersection(languages)
     options = f"--user_defined_symbols={','.join(sorted(tokens))}" if tokens else ""
     create_vocab(path, chain.from_iterable(rows()), pieces, options=options, seed=seed)
 

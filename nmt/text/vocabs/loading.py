@@ -100,8 +100,7 @@ def load_vocabs(
     together with the options of SentencePiece vocabularies.
     """
     require_number(len(_listed(paths)), len(dims))
-    if pieces and len(pieces) != len(paths):
-        raise OptionError(f"pieces: expected one SentencePiece model per vocabulary, got {len(pieces)}")
+    require_pieces(pieces, paths)
     if pieces and (no_spm_encode or no_spm_decode):
         raise OptionError("--no-spm-encode and --no-spm-decode need vocabularies that end in .spm")
 
@@ -122,6 +121,15 @@ def require_number(given: int, needed: int) -> None:
     """OptionError unless as many vocabularies are given as the model has."""
     if given != needed:
         raise OptionError(f"--vocabs: this model has {needed} vocabularies, got {given} path(s)")
+
+
+def require_pieces(pieces: Sequence[str], vocabs: Sequence[str]) -> None:
+    """OptionError unless there is a SentencePiece model for each vocabulary, or none at all."""
+    if len(pieces) not in (0, len(vocabs)):
+        raise OptionError(
+            f"--pieces: expected one SentencePiece model for each of the {len(vocabs)} --vocabs, got "
+            f"{len(pieces)}"
+        )
 
 
 def _factored(factors: Factors, path: str, dim: int, owner: str) -> FactoredVocab:

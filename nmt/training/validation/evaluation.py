@@ -67,12 +67,17 @@ class ValidationSet:
                 raise ValidationSetError(f"{names}, line {number + 1}: {sample.problem}")
             samples.append(sample)
         if not samples:
-            raise ValidationSetError(f"--valid-sets: no lines in {names}")
+            raise no_lines(paths)
         return cls(tuple(samples), options.valid_mini_batch)
 
     def ordered(self) -> list[Sentence]:
         """The samples, the longest first, by ``length_bucket`` of the longest stream."""
         return sorted(self.samples, key=_bucket, reverse=True)
+
+
+def no_lines(paths: Sequence[str]) -> ValidationSetError:
+    """The error about a validation set without lines."""
+    return ValidationSetError(f"--valid-sets: no lines in {' and '.join(paths)}")
 
 
 def check_sets(paths: Sequence[str], wanted: int, tsv: bool) -> None:
