@@ -61,6 +61,8 @@ class Session:
 
     stopped: called for each batch; whether to end, as after SIGTERM. placement: the devices that share
     updates. Each of several processes has its own session; the first writes all files.
+
+    Raises Stopped when told to end while ``--mini-batch-fit`` still compiles its programs.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Session:
         """Set in the first process, if its options ask for validation; the other processes follow it."""
         self._validates = self._share_validators()
         self.scheduler = Scheduler(options, self.state, stalled=self._stalled if self._validates else None)
-        sizes = fitting(self.learner, options, self._processes.least)
+        sizes = fitting(self.learner, options, self._processes.least, self._agreed_to_stop)
         self._begun = self.state.batches
         """Updates before this run."""
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=self._begun > 0)
@@ -169,6 +171,11 @@ class Session:
         if self.grouping.grows or self._processes.count > 1 or platform_of(None) != "cpu":
             return None
         return CompileAhead(lambda batch: self.learner.prepare(self.grouping.split(batch)), COMPILED_AT_ONCE)
+
+    def _agreed_to_stop(self) -> bool:
+        """Whether any process was asked to stop; all call this at the same point, and wait for each other."""
+        self._stopped.wait(lambda: True)
+        return self._stopped()
 
     def _share(self) -> Share | None:
         """The share of this process in reading the corpus."""

@@ -114,12 +114,18 @@ class Trainer:
     ) -> tuple[str, bool] | None:
         """Train to the end and return None; or, with ``forgives``, until divergence, and return what is wrong
         and whether a checkpoint has been written."""
+        from nmt.text.background import Stopped
         from nmt.training.processes import lost_processes
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
         with lost_processes():
-            session = Session(options, lambda: self._stopped, placement)
+            try:
+                session = Session(options, lambda: self._stopped, placement)
+            except Stopped:  # before the first update of this run
+                logger.info("[batching] Stopped while collecting statistics; nothing is saved")
+                self._stopped = True
+                return None
             try:
                 session.run()
             except DivergenceError as error:
@@ -130,8 +136,9 @@ class Trainer:
         return None
 
     def stop(self) -> None:
-        """Make ``train`` end after the current update, or in the middle of a validation; safe in signal
-        handlers and other threads. Another ``Trainer`` can resume; it first repeats that validation."""
+        """Make ``train`` end after the current update, in the middle of a validation, or between two programs
+        of ``mini_batch_fit``; safe in signal handlers and other threads. Another ``Trainer`` can resume; it
+        first repeats that validation."""
         self._stopped = True
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 from mgraph import ArgumentError
 from mgraph.device import memory_of
 from nmt.settings.training import TrainOptions
+from nmt.text.background import Stopped
 from nmt.text.batches import Batch
 from nmt.text.shapes import length_bucket
 from nmt.training.learning.learner import Learner
@@ -155,7 +156,10 @@ class Fit:
 
 
 def fitting(
-    learner: Learner, options: TrainOptions, least: Callable[[int], int] = lambda number: number
+    learner: Learner,
+    options: TrainOptions,
+    least: Callable[[int], int] = lambda number: number,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Fit | None:
     """The batch sizes for ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace``; ``None`` without
     ``mini-batch-fit``.
@@ -165,7 +169,8 @@ def fitting(
     ``optimizer-delay`` multiplies the batch, unless batches grow (``mini-batch-warmup``). ArgumentError if
     one sentence does not fit.
 
-    least: returns the smallest of the numbers with which the processes of this training call it.
+    least: returns the smallest of the numbers with which the processes of this training call it. stopped:
+    called before each program, at the same points in all processes; Stopped is raised once it returns True.
 
     Source: Marian, ``GraphGroup::collectStats``, which tries sizes instead.
     """
@@ -177,6 +182,8 @@ def fitting(
     extras = [name in options.extra_fields for name in ("data-weighting", "guided-alignment")]
 
     def memory(rows: int, length: int) -> int:
+        if stopped():
+            raise Stopped
         batch = full_batch(rows, length, streams, *extras)
         needed = learner.memory(batch, last_of_several=grows or delay > 1, keep=False)
         return needed - learner.held

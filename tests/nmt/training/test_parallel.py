@@ -287,6 +287,23 @@ def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_processes_stop_together_while_statistics_are_collected(folder: Path) -> None:
+    fit = "--mini-batch-fit", "--mini-batch-fit-step", "1", "--max-length", "200", "--workspace", "256"
+    with together(folder, "fit", *fit) as processes:
+        log = folder / "fit.log"
+        while not (log.exists() and "Collecting statistics" in log.read_text()):
+            assert [process.poll() for process in processes] == [None, None]
+            time.sleep(0.05)
+        processes[1].send_signal(signal.SIGTERM)
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 143, said
+    assert "Stopped while collecting statistics" in log.read_text()
+    assert "Typical MB size" not in log.read_text()
+    assert not (folder / "fit.npz").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_process_that_waits_for_the_others_ends_at_once(
     folder: Path, sent: signal.Signals, code: int

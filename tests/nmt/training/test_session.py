@@ -152,6 +152,26 @@ def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: P
     assert read_state(state, "m.npz").batches == 5
 
 
+def test_a_training_that_is_stopped_while_statistics_are_collected_compiles_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = small_trainer(model=tmp_path / "m.npz", mini_batch_fit=True, workspace=64, max_length=30)
+    measured = []
+
+    def memory(learner: Learner, *arguments: Any, **named: Any) -> int:
+        measured.append(arguments)
+        if len(measured) == 2:
+            trainer.stop()
+        return learner.held + (1 << 20)
+
+    monkeypatch.setattr(Learner, "memory", memory)
+    with caplog.at_level(logging.INFO, "nmt"):
+        trainer.train()
+    assert len(measured) == 2 and trainer.stopped
+    assert caplog.messages[-1] == "[batching] Stopped while collecting statistics; nothing is saved"
+    assert not (tmp_path / "m.npz").exists()
+
+
 @pytest.fixture
 def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer, int], None]:
     """A function that makes a trainer stop during the validation of a given number."""
