@@ -19,11 +19,11 @@ from .products import table_rows
 class Embedding(Layer):
     """The rows of a table: ``y[..., :] = E[ids[...], :]``.
 
-    ``ids`` is an integer node of any shape, ``y`` has one more axis of size ``dim``. Parameter: the table
-    ``{name} (vocabulary, dim)``; Marian's names are ``encoder_Wemb``, ``decoder_Wemb`` and, shared,
-    ``Wemb``. ``fixed`` excludes it from training (``embedding-fix-src``). ``dropout`` is the probability of
-    dropping a whole word, at the same positions in all sentences (``dropout-src``, ``dropout-trg``);
-    ``ArgumentError`` unless ``0 <= dropout < 1``.
+    ``ids`` is an integer node of any shape, ``y`` has one more axis of size ``dim``; ids beyond the table
+    select NaN. Parameter: the table ``{name} (vocabulary, dim)``; Marian's names are ``encoder_Wemb``,
+    ``decoder_Wemb`` and, shared, ``Wemb``. ``fixed`` excludes it from training (``embedding-fix-src``).
+    ``dropout`` is the probability of dropping a whole word, at the same positions in all sentences
+    (``dropout-src``, ``dropout-trg``); ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Marian, ``layers/embedding.cpp``.
     """
 

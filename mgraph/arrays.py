@@ -32,9 +32,11 @@ def refuse_traced(what: str, value: Any) -> None:
 
 def as_array(what: str, value: Any) -> np.ndarray:
     """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length, ``GraphError`` if JAX is
-    tracing it, ``ArgumentError`` for anything else that NumPy cannot convert."""
+    tracing it, ``ArgumentError`` for a masked array and anything else that NumPy cannot convert."""
     refuse_traced(what, value)
     try:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError("its mask would be lost")
         return np.array(value)
     except ValueError:
         raise ShapeError(
@@ -78,7 +80,8 @@ def described(value: Any) -> str:
     if isinstance(value, jax.core.Tracer):
         return f"a value of shape {value.shape} that JAX is tracing"
     if isinstance(value, np.ndarray | jax.Array):
-        return f"an array of shape {value.shape} and type {value.dtype}"
+        kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else "an array"
+        return f"{kind} of shape {value.shape} and type {value.dtype}"
     return f"{value!r} of type {type(value).__name__}"
 
 

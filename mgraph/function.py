@@ -193,9 +193,9 @@ class Function(Generic[R]):
     def __reduce__(self) -> Any:
         # called by deepcopy and pickle
         raise GraphError(
-            "a function cannot be pickled: its parameters are those of a graph. function.save(path) writes"
-            " it, mgraph.load_function(path) reads it, and function.clone() makes another of the same"
-            f"{here()}"
+            "a function cannot be copied deeply or pickled: its parameters are those of a graph. "
+            "function.save(path) writes it, mgraph.load_function(path) reads it, and function.clone() makes "
+            f"another of the same{here()}"
         )
 
     def replace_parameter(self, name: str, by: Any) -> Function[R]:

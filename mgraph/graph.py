@@ -244,9 +244,10 @@ class ExpressionGraph(GraphParameters):
         ``assign({a: x, b[0]: y})`` replaces several values; parts that overlap are written in order. Each
         call runs one program, which overwrites the old value's buffer unless an array from ``val()``, or a
         ``forward()`` that has captured the value, may still read it; so a loop of assignments allocates
-        nothing. Random nodes draw again. ``ShapeError`` or ``ElementTypeError`` if the value does not fit,
-        ``ArgumentError`` if the target is neither a parameter of this graph nor a slice, reshape,
-        transposition or reversal of one. Source: Alea TK, ``Context.Assign``.
+        nothing. Meanwhile no other thread may read these parameters or call a function of them. Random nodes
+        draw again. ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the
+        target is neither a parameter of this graph nor a slice, reshape, transposition or reversal of one.
+        Source: Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)

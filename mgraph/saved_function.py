@@ -114,9 +114,10 @@ class SavedFunction:
         """Names of the parameters."""
 
     def __reduce__(self) -> Any:
-        # called by deepcopy and pickle
+        # called by copy and pickle
         raise GraphError(
-            f"a function that was loaded cannot be pickled; mgraph.load_function(path) reads it again{here()}"
+            "a function that was loaded cannot be copied or pickled; mgraph.load_function(path) reads it "
+            f"again{here()}"
         )
 
     @property

@@ -55,8 +55,8 @@ class GraphSettings:
     def set_device(self, number: int, kind: str = "cpu") -> None:
         """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
 
-        Parameters that have a value move there. If this machine or this JAX has no such device,
-        ``DeviceError`` lists the available ones.
+        Parameters that have a value move there; functions made before and the moments of optimizers do not.
+        If this machine or this JAX has no such device, ``DeviceError`` lists the available ones.
         """
         self.device = find_device(number, kind)
         for node in self._parameters.values():

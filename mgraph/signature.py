@@ -21,6 +21,9 @@ from .types import Type
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 
+_NO_ARRAYS = (jax.ShapeDtypeStruct, Type, type, np.ma.MaskedArray)
+"""What is refused although it may have a ``dtype``; JAX would ignore the mask of a masked array."""
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -111,7 +114,7 @@ def fitting(what: str, value: Any, spec: Spec) -> Any:
     converted to the type, except fractions to integers."""
     if is_node(value):
         raise ArgumentError(f"{what} takes an array, got {with_article(value.type)} node; pass node.val()")
-    if isinstance(value, jax.ShapeDtypeStruct | Type):
+    if isinstance(value, _NO_ARRAYS):
         raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
     if not hasattr(value, "dtype"):
         given, value = value, as_array(what, value)

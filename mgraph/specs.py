@@ -24,6 +24,10 @@ class Spec:
         self.type = type_
         self.struct = jax.ShapeDtypeStruct(tuple(shape), type_.dtype)
 
+    def __reduce__(self) -> Any:
+        # called by copy and pickle
+        return spec_of, (tuple(self.shape), self.type)
+
     def __repr__(self) -> str:
         return f"{self.type.value}{list(self.shape)}"
 

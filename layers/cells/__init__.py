@@ -36,6 +36,6 @@ CELLS: dict[str, type[Cell]] = {
 """Cells by the value of Marian's options ``enc-cell`` and ``dec-cell``."""
 
 
-def find_cell(name: str, option: str = "dec-cell") -> type[Cell]:
+def find_cell(name: str, option: str = "cell") -> type[Cell]:
     """The class of a cell; ``UnsupportedOptionError``, which names ``option``, if it does not exist."""
     return choose(option, name, CELLS)

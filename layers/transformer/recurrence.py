@@ -29,7 +29,7 @@ class Recurrence(Block):
         prefix = f"{prefix}_rnn"
         super().__init__(f"{prefix}_ffn", config, depth, before_prefix=prefix)
         dim = config.dim
-        self.cell = find_cell(config.dec_cell)(
+        self.cell = find_cell(config.dec_cell, "dec-cell")(
             prefix, dim, dim, layer_normalization=config.layer_normalization, dropout=config.dropout_rnn
         )
         self.rnn = RNN([self.cell])

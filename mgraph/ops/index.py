@@ -88,7 +88,8 @@ class ColsNodeOp(SelectionNodeOp):
 def index_select(x: Node, axis: int, indices: Indices) -> Node:
     """The parts of ``x`` at ``indices`` along ``axis``; an index may occur more than once.
 
-    ``indices``: a node of shape (n,) or a list. ``ShapeError`` for indices with more axes, and for a list
+    ``indices``: a node of shape (n,), or a list. In a node, a negative index counts from the end, and one out
+    of range selects NaN (see ``mgraph.ops.index``). ``ShapeError`` for indices with more axes, and for a list
     with an index outside of the axis.
 
     Shape: that of ``x`` with size n along ``axis``.

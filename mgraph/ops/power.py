@@ -70,7 +70,8 @@ def pow(a: Any, b: Any) -> Node:
     Source: Marian, ``pow``.
     """
     if not is_number(a):
-        return exp(mult(log(a), b))
+        with node("pow", a).tape().all_or_nothing():
+            return exp(mult(log(a), b))
     if a < 0:
         raise ArgumentError(f"pow: expected a base of at least 0, got {a}: it has no logarithm{here()}")
     if not node("pow", b).value_type.is_float:

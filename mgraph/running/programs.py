@@ -33,18 +33,9 @@ from .compilations import CompileStats, Tally, compilations
 from .failures import failure_of
 from .memory import MemoryUse
 
-_SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
-    "jax_default_device": jax.default_device,
-    "jax_default_matmul_precision": jax.default_matmul_precision,
-    "jax_default_prng_impl": jax.default_prng_impl,
-    "jax_threefry_partitionable": jax.threefry_partitionable,
-    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
-    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
-    "jax_debug_nans": jax.debug_nans,
-    "jax_debug_infs": jax.debug_infs,
-}
+_SETTINGS = ("jax_default_device", *stored.SETTINGS)
 """The settings of JAX that a program depends on and that may differ between threads, except 64-bit types,
-which each program turns on or off itself."""
+which each program turns on or off itself. For each, ``jax`` has a context manager of that name."""
 
 
 class _Thread(threading.local):
@@ -412,7 +403,7 @@ def callers_settings() -> Callable[[], AbstractContextManager[None]]:
     def context() -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for name, value in values.items():
-                stack.enter_context(_SETTINGS[name](value))
+                stack.enter_context(getattr(jax, name.removeprefix("jax_"))(value))
             yield
 
     return context

@@ -46,8 +46,7 @@ _KERNELS = [
 ]
 """cuDNN's attention. JAX would not export calls to it, because other versions of JAX might not know it; here
 each version has its own files."""
-_SETTINGS = (
-    "jax_enable_x64",
+SETTINGS = (
     "jax_default_matmul_precision",
     "jax_default_prng_impl",
     "jax_threefry_partitionable",
@@ -56,6 +55,7 @@ _SETTINGS = (
     "jax_debug_nans",
     "jax_debug_infs",
 )
+"""The settings of JAX that tracing depends on and that may differ between threads, except 64-bit types."""
 
 
 def register_arrays(cls: type[T]) -> type[T]:
@@ -152,7 +152,7 @@ def _write(path: Path, data: bytes | bytearray) -> None:
 
 
 def _name(key: Sequence[Any], packages: Sequence[str]) -> str:
-    settings = [getattr(jax.config, name) for name in _SETTINGS]
+    settings = [getattr(jax.config, name) for name in ("jax_enable_x64", *SETTINGS)]
     device = platform_of(None), _device_kind()
     parts = (jax.__version__, _JAXLIB, *device, *settings, *map(_code, packages), *key)
     return _DIGEST("\n".join(_texts(parts, packages)).encode()).hexdigest()[:40]

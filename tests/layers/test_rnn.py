@@ -66,6 +66,8 @@ def test_cells_that_there_are_not_are_refused_by_name() -> None:
         match="enc-cell: 'gruu' is unknown; expected 'gru', .*; did you mean 'gru'\\?",
     ):
         layers.find_cell("gruu", "enc-cell")
+    with pytest.raises(layers.UnsupportedOptionError, match="^cell: 'gruu' is unknown"):
+        layers.find_cell("gruu")
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "alternating-forward", "alternating-backward"])

@@ -59,8 +59,16 @@ top = mgraph.sum(mgraph.exp(early) * graph.param("late", (2,), inits.ones()))
 graph.backprop()
 places = [top.val().devices(), early.val().devices(), early.grad().devices()]
 assert places == [{jax.devices("cpu")[1]}] * 3, places
+doubled = graph.function(top * 2)
+doubled()
+graph.set_device(0, "cpu")
+try:
+    doubled()
+except mgraph.DeviceError as e:
+    print(e)
 """
-    python(code, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    said = python(code, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    assert "its arrays are on different devices; call graph.set_device() before" in said
 
 
 @pytest.mark.slow

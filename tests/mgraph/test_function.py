@@ -58,7 +58,8 @@ def test_a_function_is_copied_and_not_pickled(graph: ExpressionGraph) -> None:
     f = graph.function(graph.param("w", (2,), inits.ones()) * 2)
     assert copy.copy(f)().tolist() == [2, 2]
     for copier in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(GraphError, match=r"function\.save\(path\)(.|\n)*test_function\.py"):
+        message = r"cannot be copied deeply or pickled: .* function\.save\(path\)(.|\n)*test_function\.py"
+        with pytest.raises(GraphError, match=message):
             copier(f)
 
 

@@ -483,6 +483,7 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
     x, i = graph.param("x", (2, 2)), graph.input("i", (2, 2))
     f = graph.function(x * i, [i])
     partial = graph.partial_function(lambda x: x * 2, {"x": (-1, 2)})
+    masked = np.ma.masked_array(np.eye(2, dtype=np.float32), np.eye(2))
     for call, message in (
         (lambda: mgraph.Adam(0.1).update(x), r"expected update\(graph\), got ParamNode"),
         (lambda: mgraph.optimizer_from_options("adam"), "expected options, .*, got 'adam'"),
@@ -510,6 +511,10 @@ def test_what_is_given_in_the_place_of_something_else_is_told(graph: ExpressionG
         (lambda: graph.gradient_of(99), "gradient_of: expected the number of one of . nodes, got 99"),
         (lambda: x.set_name(np.ones(2)), "the name of a node must be a string, got an array"),
         (lambda: f(mgraph.Type.float32), "input 'i' takes an array, got <Type.float32"),
+        (lambda: f(np.float32), "input 'i' takes an array, got <class 'numpy.float32'>"),
+        (lambda: f(masked), r"input 'i' takes an array, got a masked array of shape \(2, 2\)"),
+        (lambda: x.set_value(masked), "parameter 'x' takes an array, got a masked array"),
+        (lambda: inits.from_tensor(masked), "inits.from_tensor takes an array, got a masked array"),
         (lambda: partial.pure({}, 5), r"expected the inputs \['x'\] as a list or by name, got 5"),
         (lambda: graph.optimize(np.array(1)), "expects a list of rules, got array"),
         (lambda: graph.html(clusters={0: x}), "expected clusters by the ids of nodes"),

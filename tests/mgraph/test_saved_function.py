@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -52,9 +53,12 @@ def test_a_saved_function_has_values_and_the_rules_gradients(graph: ExpressionGr
     f = network(graph)
     f.save(tmp_path / "f.mgraph")
     g = load_function(tmp_path / "f.mgraph")
-    assert g.inputs == f.inputs and g.parameters == f.parameters
-    with pytest.raises(GraphError, match=r"loaded cannot be pickled; mgraph\.load_function\(path\) reads it"):
-        pickle.dumps(g)
+    assert g.inputs == f.inputs == pickle.loads(pickle.dumps(f.inputs)) == copy.deepcopy(f.inputs)
+    assert g.parameters == f.parameters
+    message = r"loaded cannot be copied or pickled; mgraph\.load_function\(path\) reads it"
+    for copier in (copy.copy, pickle.dumps):
+        with pytest.raises(GraphError, match=message):
+            copier(g)
     for mine, theirs in zip(f(X), g(X), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
     params = graph.params().vals()

@@ -88,8 +88,7 @@ def check_compiled(
     according to NumPy. Sums over examples, with n terms of random sign, may be off by ``sqrt(n)`` times as
     many roundings. XLA's ``tanh`` in a loop needs 64 of the 256. Integers must be equal.
 
-    ``on_row`` is called with each row, in order, as soon as it is complete, but not for operators without
-    cases.
+    ``on_row`` is called with each row, in order, as soon as it is complete.
 
     ``ArgumentError`` for an unknown operator or module, and for ``sizes`` that are not positive whole
     numbers.
@@ -106,6 +105,9 @@ def check_compiled(
     start = time.perf_counter()
     without = [cls for cls in chosen if not cls.cases]
     lacking = [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
+    if on_row is not None:
+        for row in lacking:
+            on_row(row)
     subjects = [*(compositions if everything else ()), *operators]
 
     def examined(each: tuple[Subject, Sequence[int]]) -> CompiledRow:

@@ -214,8 +214,11 @@ def test_an_operator_without_cases_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     class Bare(Spoiled):
         cases = ()
 
-    report = examine(monkeypatch, Bare, sizes=[5])
+    rows: list[CompiledRow] = []
+    monkeypatch.setattr(compiled, "chosen_operators", lambda names, module: [Bare])
+    report = check_compiled(["planted"], sizes=[5], on_row=rows.append)
     assert not report.ok and "Bare: declares no cases" in str(report)
+    assert rows == [*report.rows]
 
 
 def test_operators_and_compositions_are_counted_apart() -> None:

@@ -306,6 +306,15 @@ def test_a_power_of_integers_says_that_it_is_a_power(graph: ExpressionGraph, bas
         base ** constant(graph, [1, 2], "int32")
 
 
+def test_a_power_that_fails_leaves_no_top(graph: ExpressionGraph) -> None:
+    x, y = graph.param("x", (2,), inits.ones()), graph.param("y", (3,), inits.ones())
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        x**y
+    top = mgraph.sum(x * x)
+    graph.backprop()
+    assert x.grad().tolist() == [2, 2] and top.val() == 2
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -18,7 +18,7 @@ import pytest
 from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from mgraph import OutOfMemoryError, Plan, compile_stats, compiled
+from mgraph import DeviceError, OutOfMemoryError, Plan, compile_stats, compiled
 from mgraph.running import programs
 from mgraph.running.programs import ProgramCache
 from tests.helpers.fresh import python
@@ -111,6 +111,8 @@ def test_xlas_errors_are_told_from_those_of_functions() -> None:
             run(kind("UNKNOWN: Gloo all-reduce failed"))
     with pytest.raises(ValueError, match="^expected: a number"):
         run(ValueError("expected: a number"))
+    with pytest.raises(DeviceError, match=r"^double: its arrays are on different devices; .*set_device\(\)"):
+        run(ValueError("Received incompatible devices for jitted computation. Got argument x"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
