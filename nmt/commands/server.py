@@ -37,6 +37,8 @@ def run(options: ServerOptions, argv: Sequence[str]) -> int | None:
         _require_one_text(translator.names, options)
         with TranslationQueue(translator, most_lines=options.max_waiting_lines) as queue:
             answered = asyncio.run(TranslationServer(queue, options).run_until_signalled())
+            if not answered:
+                queue.close(drop=True)  # otherwise lines that are being searched would be searched to the end
         return None if answered else 1
 
 

@@ -39,6 +39,9 @@ WASTE, STEPS_WASTED = {"cpu": 25_000}, 1_500
 """About how much is wasted before a program is made: in steps of one hypothesis, by platform; in steps of all
 rows, where rows are nearly free."""
 FEW_ROWS = 8
+MORE = 8
+"""Lengths are chosen again after one sentence more for this many known ones: with hundreds of lengths,
+choosing takes milliseconds, too many for each line of a queue."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,6 +113,7 @@ class Lengths:
         self._program = PROGRAM if platform == "cpu" else PROGRAM_OF_GPU
         self._lock = threading.Lock()
         self._seen: Counter[int] = Counter()
+        self._total, self._chosen_for = 0, 0
         self._lanes: set[int] = set()
         self._doors: dict[int, set[int]] = {}
 
@@ -118,14 +122,21 @@ class Lengths:
         now = Counter(lengths)
         with self._lock:
             self._seen.update(now)
-            self._lanes.update(choose_lanes(self._seen, self._lanes, self._program))
-            by_lane: dict[int, Counter[int]] = {}
-            for length, count in self._seen.items():
-                by_lane.setdefault(self._lane(length), Counter())[length] = count
-            for lane, own in by_lane.items():
-                doors = self._doors.setdefault(lane, set())
-                doors.update(choose_doors(own, lane, doors, self._most_doors(lane), self._program))
+            self._total += now.total()
+            longer = max(now, default=0) > max(self._lanes, default=0)
+            if longer or MORE * (self._total - self._chosen_for) > self._chosen_for:
+                self._choose()
             return sorted({self._lane(length) for length in now})
+
+    def _choose(self) -> None:
+        self._chosen_for = self._total
+        self._lanes.update(choose_lanes(self._seen, self._lanes, self._program))
+        by_lane: dict[int, Counter[int]] = {}
+        for length, count in self._seen.items():
+            by_lane.setdefault(self._lane(length), Counter())[length] = count
+        for lane, own in by_lane.items():
+            doors = self._doors.setdefault(lane, set())
+            doors.update(choose_doors(own, lane, doors, self._most_doors(lane), self._program))
 
     def door(self, lane: int, length: int) -> int:
         """The narrowest door of a lane for sentences of at most this length."""

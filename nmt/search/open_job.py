@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -83,6 +84,18 @@ class Arriving(Waiting):
                 self._changed.wait()
             return None
 
+    def _priority(self, size: LaneSize) -> tuple[float, ...]:
+        # As long as lines arrive, the longest lane may never be empty.
+        return *super()._priority(size), self.turn(self._queues[size][0])
+
+    def turn_elsewhere(self, size: LaneSize) -> float:
+        """The earliest turn of a sentence that waits for another lane, one without a search; infinity if none
+        does."""
+        with self._changed:
+            others = (other for other, own in self._queues.items() if own and other != size)
+            idle = (other for other in others if not self._searches[other])
+            return min((self.turn(self._queues[other][0]) for other in idle), default=math.inf)
+
     def close(self) -> None:
         """Accept no more sentences."""
         with self._changed:
@@ -107,7 +120,9 @@ class OpenJob(Job):
 
     A sentence enters a lane while others are searched there, at most ``STEPS`` steps after its arrival if a
     row is free. A lane gets rows for the sentences that wait when it is opened. If many more or far fewer
-    wait later, it takes no more, and the next lane gets another number of rows.
+    wait later, it takes no more, and the next lane gets another number of rows. Nor does it take sentences of
+    later turns than one that it cannot take and no other search can: that one would wait as long as others
+    arrive.
 
     found, failed: called by the search threads with the index of a sentence and its hypotheses, or the error
     that ended its search. Other arguments: as for ``Job``.
@@ -189,11 +204,18 @@ class OpenJob(Job):
         if (crowded or lonely) and held and self._rows(size, [*held, *waiting]) != shape.rows:
             return []
 
-        def listable(request: Request) -> bool:
-            few = request.candidates is None or len(request.candidates) <= shape.candidates
-            return few and fits(request)
+        last = self.arriving.turn_elsewhere(size)
 
-        return super()._take(size, shape, listable, held, full)
+        def may_enter(request: Request) -> bool:
+            nonlocal last
+            turn = self.arriving.turn(request)
+            few = request.candidates is None or len(request.candidates) <= shape.candidates
+            if turn <= last and few and fits(request):
+                return True
+            last = min(last, turn)
+            return False
+
+        return super()._take(size, shape, may_enter, held, full)
 
     def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
         if not self.arriving.requests(size):

@@ -86,10 +86,14 @@ class Waiting:
         with self._lock:
             waiting = [size for size in sorted(self._queues, reverse=True) if self._queues[size]]
             worth = [s for s in waiting if not self._searches[s] or len(self._queues[s]) > FEW_ROWS]
-            chosen = min(worth or waiting, key=lambda size: self._searches[size], default=None)
+            chosen = min(worth or waiting, key=self._priority, default=None)
             if chosen is not None:
                 self._searches[chosen] += 1
             return chosen
+
+    def _priority(self, size: LaneSize) -> tuple[float, ...]:
+        """Of the lanes for which sentences wait, the one with the least is searched next."""
+        return (self._searches[size],)
 
     def empty(self, size: LaneSize) -> bool:
         """Whether no sentence waits that a search of this lane could take."""
@@ -155,8 +159,12 @@ class Waiting:
         return found
 
     def _place(self, request: Request) -> tuple[float, int]:
+        return self.turn(request), -request.length
+
+    def turn(self, request: Request) -> float:
+        """The turn of a sentence."""
         turn = -1 if request.index < FIRST else request.index // TURN
-        return min(turn, self._last_turn), -request.length
+        return min(turn, self._last_turn)
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
+import math
 import re
 import signal
 import socket
@@ -34,6 +35,8 @@ MESSAGES = 4
 GRACE = 0.1
 """Seconds for messages under way to arrive when the server stops."""
 STOPPING = "the server stops"
+COMPLAINTS = 60.0
+"""Seconds between two lines of the log that say that connections cannot be accepted."""
 
 
 class TranslationServer:
@@ -59,6 +62,7 @@ class TranslationServer:
         self._format = queue.translator.format
         self._handlers: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Future[None] | None = None
+        self._complained = -math.inf
 
     async def run(self, ready: Callable[[int], None] = lambda _: None) -> None:
         """Serve until ``stop`` is called.
@@ -67,8 +71,11 @@ class TranslationServer:
         connections with status 1001. ready: called with the port once connections are accepted. OSError for
         an address or port that cannot be used.
         """
-        self._stopping = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._stopping = loop.create_future()
         server = await self._opened()
+        before = loop.get_exception_handler()
+        loop.set_exception_handler(self._reported)
         try:
             port = next(iter(server.sockets)).getsockname()[1]
             logger.info("Server is listening on port %d", port)
@@ -81,6 +88,7 @@ class TranslationServer:
         finally:
             server.close()
             await server.wait_closed()
+            loop.set_exception_handler(before)
 
     async def _opened(self) -> Server:
         options = self._options
@@ -130,6 +138,16 @@ class TranslationServer:
             except asyncio.CancelledError:
                 logger.warning("Server ended before all messages were answered")
                 return False
+
+    def _reported(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Called with the errors that asyncio reports. Without a file descriptor for another connection, it
+        reports a hundred a second, with tracebacks; the log says so once in a while."""
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and "socket" in context):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._complained + COMPLAINTS:
+            self._complained = loop.time()
+            logger.error("connections wait, because they cannot be accepted: %s", error.strerror)
 
     def _admitted(self, connection: ServerConnection, request: Request) -> Response | None:
         """None for a connection that is accepted."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.search import lane_sizes
 from nmt.search.lane_sizes import (
     MOST_LANES,
     MOST_PROGRAMS,
@@ -134,6 +137,21 @@ def test_doors_are_as_narrow_as_pays() -> None:
     assert lengths.lanes([100]) == [104]
     assert lengths.door(104, 3) == 104
     assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"
+
+
+def test_lengths_are_not_chosen_for_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1,000 different ones, that would take a queue 20 milliseconds a line."""
+    lengths, chosen = Lengths(), list[int]()
+
+    def choosing(seen: Counter[int], *rest: Any) -> list[int]:
+        chosen.append(seen.total())
+        return choose_lanes(seen, *rest)
+
+    monkeypatch.setattr(lane_sizes, "choose_lanes", choosing)
+    for number in range(1000):
+        assert lengths.lanes([number % 24 + 1]) == [24]
+    assert chosen[:5] == [1, 2, 3, 4, 5] and len(chosen) < 60
+    assert lengths.lanes([30]) == [48] and chosen[-1] == 1001, "a longer one has no lane yet"
 
 
 @given(st.dictionaries(st.integers(1, 400), st.integers(1, 50_000), min_size=1, max_size=8))

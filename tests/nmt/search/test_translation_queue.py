@@ -516,6 +516,32 @@ def test_a_lane_takes_no_more_if_another_number_of_rows_is_better(
     assert len(job._take(LONG, shape, lambda _: True, inside, False)) == taken
 
 
+def test_a_lane_that_is_never_empty_makes_way_for_sentences_of_earlier_turns() -> None:
+    """Otherwise a sentence of another lane would wait as long as others arrive."""
+    job, shape = a_job(), cast(Any, SimpleNamespace(rows=64, waiting=9999, candidates=0))
+    lengths = [3] * 2 * TURN + [40] * TURN + [3] * TURN
+    assert job.add([request(index, length) for index, length in enumerate(lengths)])
+
+    def taken(size: LaneSize) -> set[int]:
+        found = job._take(size, shape, lambda _: True, [request(9999)] * 9, False)
+        return {one.index // TURN for one in found}
+
+    assert job.arriving.next_lane() == SHORT, "has the earliest turn"
+    assert [taken(SHORT), taken(SHORT)] == [{0, 1}, set()]
+    job.arriving.leave(SHORT)
+    assert job.arriving.next_lane() == LONG, "has the earliest turn of those left"
+    assert taken(SHORT) == {3}, "another search takes the others"
+
+
+def test_what_finds_no_room_in_a_lane_is_not_overtaken_by_later_turns() -> None:
+    job, shape = a_job(), cast(Any, SimpleNamespace(rows=64, waiting=1000, candidates=2))
+    many = Request(TURN, ([0] * 5,), 50, candidates=np.arange(3))
+    few = [Request(index, ([0] * 4,), 50, candidates=np.arange(1)) for index in range(TURN + 1, 3 * TURN)]
+    assert job.add([many, *few])
+    found = job._take(SHORT, shape, lambda _: True, few[:9], False)
+    assert {one.index // TURN for one in found} == {1} and many not in found
+
+
 def test_a_sentence_with_more_candidates_than_a_lane_has_room_for_waits() -> None:
     job, shape = a_job(), SimpleNamespace(rows=4, waiting=99, candidates=2)
     lists = [None, np.arange(1), np.arange(2), np.arange(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,25 @@ def test_a_place_that_cannot_be_used_is_named(translator: Translator) -> None:
     ):
         options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=port, host="127.0.0.1")
         asyncio.run(TranslationServer(queue, options).run())
+
+
+def test_connections_that_cannot_be_accepted_fill_no_log(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a file descriptor, asyncio reports a hundred errors a second."""
+    real, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")] * 150
+
+    def accept(self: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(self)
+
+    with serving(translator) as (_, client, _):
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        with client() as connection:
+            assert ask(connection, "") == "\n"
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["connections wait, because they cannot be accepted: Too many open files"]
 
 
 def test_marians_own_client(translator: Translator, expected: list[str]) -> None:
@@ -415,6 +436,18 @@ def test_the_second_signal_ends_the_command_at_once() -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(SECONDS) == 1
         assert "ended before all messages were answered" in process.stderr.read()
+
+
+def test_a_command_that_ends_at_once_drops_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    futures: list[Future[Translation]] = []
+
+    async def ended(self: TranslationServer) -> bool:
+        futures.extend(self._queue.submit(line) for line in LINES * 20)
+        return False
+
+    monkeypatch.setattr(TranslationServer, "run_until_signalled", ended)
+    assert main(["server", "-m", MODEL, "-v", *VOCABS, "-b", "2", "--quiet"]) == 1
+    assert futures[-1].cancelled(), "not searched to its end"
 
 
 def test_what_the_command_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
