@@ -95,7 +95,7 @@ def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
     ``ArgumentError`` without ``positions``.
     """
     positions = transpose(_known(packing.positions, "positions"))
-    follows = cast(gt(cast(positions), 0), kind)
+    follows = cast(gt(positions, 0), kind)
     forwards = reshape(follows, (*follows.shape, 1))
     return forwards, shift(forwards, (-1, 0, 0))
 

@@ -73,7 +73,7 @@ class SelfAttention(Layer):
         cache = self._extended(cache, x if self.raw else queries, now)
         seen = cache
         if self.raw:
-            first = cast(eq(cast(now.place), 0), x.value_type)
+            first = cast(eq(now.place, 0), x.value_type)
             seen = self._extended(cache, first * queries + (1 - first) * x, now)
         kept = list(seen.values())
         masks = [mask for _, mask in now.parts]
@@ -128,7 +128,7 @@ def with_ancestors(
     """
     rows, places = ancestors.shape
     batch, graph = rows // beam, ancestors.graph
-    started = cast(gt(cast(Now(position).place), 0))
+    started = cast(gt(Now(position).place, 0))
     before = reshape(ancestors, (batch, beam, places)) * started
     free = 1 - max_of(before, 1)
     numbers = graph.constant((places,), inits.range(0, places), Type.float32)

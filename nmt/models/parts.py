@@ -305,7 +305,7 @@ class DecoderPart(ModelPart):
     def previous(self, words: Node, position: Node) -> Node:
         """The embeddings of the previous words; zeros at position 0."""
         embedded = self.embedding(words)
-        known = cast(gt(cast(position), 0), embedded.value_type)
+        known = cast(gt(position, 0), embedded.value_type)
         if position.shape:
             batch, hypotheses = *position.shape, *words.shape
             known = repeat(reshape(known, (batch, 1)), hypotheses // batch, 1)

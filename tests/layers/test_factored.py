@@ -30,6 +30,7 @@ def test_a_word_is_the_sum_of_its_factors() -> None:
     graph.forward()
     table = table_of(graph)
     assert table.shape == (GROUPS.rows, 4) and GROUPS.words == len(FACTORS)
+    assert GROUPS.factors[:4].tolist() == [[0, -1, -1], [1, 0, -1], [1, 1, -1], [2, 0, 0]]
     expected = [[np.sum(table[FACTORS[word]], axis=0) for word in sentence] for sentence in IDS]
     np.testing.assert_allclose(np.asarray(found.val()), expected, rtol=1e-6)
 

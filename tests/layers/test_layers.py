@@ -88,6 +88,24 @@ def test_all_parameters_of_sublayers_are_listed() -> None:
     assert found == ["a_W", "a_b", "b", *cell, "c_W_comb_att", "c_Wc_att", "c_U_att", "c_b_att"]
 
 
+def test_gains_start_as_ones_and_biases_as_zeros() -> None:
+    norm, config = {"layer_normalization": True}, layers.NormConfig(rms_bias=True)
+    made = [
+        layers.Output("o", 2, 3),
+        layers.LayerNorm("n", 2),
+        layers.RMSNorm("n", 2, config=config),
+        *(layers.Dense("d", 2, 2, nematus_normalization=nematus, **norm) for nematus in (False, True)),
+        *(
+            layers.GlobalAttention("a", 2, 2, nematus_normalization=nematus, **norm)
+            for nematus in (False, True)
+        ),
+        *(kind("c", 2, 2, **norm) for kind in layers.cells.CELLS.values()),
+    ]
+    for row in (p for layer in made for p in layer.parameters() if p.shape[0] == 1):
+        gain = any(part in row.name for part in ("gamma", "scale", "_lns", "_ln_s"))
+        assert repr(row.init) == ("inits.ones" if gain else "inits.zeros"), row
+
+
 def test_an_unknown_activation_is_refused_by_name() -> None:
     with pytest.raises(layers.UnsupportedOptionError, match="activation: 'mish' is unknown; expected"):
         layers.Dense("p", 3, 2, activation="mish")

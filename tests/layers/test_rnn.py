@@ -54,6 +54,31 @@ def test_gru_cell(final: bool, norm: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("kind, norm", [(layers.MGRU, False), (layers.MLSTM, True)])
+def test_multiplicative_cells_go_on_from_a_product(
+    kind: type[layers.MGRU | layers.MLSTM], norm: bool
+) -> None:
+    """Normalized numbers are small, so that eps matters."""
+    graph, scale = ExpressionGraph(inference=True), 1e-3 if norm else 1.0
+    x, s = scale * draw(3, 4), scale * draw(3, 5)
+    cell = kind("c", 4, 5, layer_normalization=norm)
+    *inputs, factor = cell.apply_input(constant(graph, x))
+    product, states = cell.multiplier(factor, constant(graph, s)), (constant(graph, s),) * cell.states
+    found = cell.apply_state((*inputs, factor), states)[0]
+    base = super(kind, cell).apply_state(tuple(inputs), (product, *states[1:]))[0]
+    p = random_params(graph)
+    for name in ("bm", "bwm"):
+        p[f"c_{name}"] *= scale
+        graph.params()[f"c_{name}"].set_value(p[f"c_{name}"])
+    graph.forward()
+    factors = x @ p["c_Wm"] + p["c_bwm"], s @ p["c_Um"] + p["c_bm"]
+    if norm:
+        gains = p["c_gamma1m"], p["c_gamma2m"]
+        factors = tuple(normed(part, gain, 0, 1e-9) for part, gain in zip(factors, gains, strict=True))
+    close(product, factors[0] * factors[1])
+    close(found, np.asarray(base.val()))
+
+
 def test_a_cell_without_input_refuses_one() -> None:
     graph = ExpressionGraph()
     with pytest.raises(mgraph.GraphError, match="'c' has no input"):

@@ -124,6 +124,56 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
     np.testing.assert_allclose(got, np.stack([w.val() for w in whole], 1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "kind, pool", [("self-attention", False), ("average-attention", False), ("rnn", True)]
+)
+def test_a_decoder_over_packed_sentences_is_the_decoder_over_each(kind: str, pool: bool) -> None:
+    """A row holds sentences of 2 and of 3 words, and padding."""
+    graph = ExpressionGraph(inference=True)
+    x = draw(2, 3, 4)
+    packed = np.concatenate([x[0, :2], x[1], draw(1, 4)])[None]
+    places, origins, positions = (
+        constant(graph, value, "int32")
+        for value in ([[0, 1, 9], [2, 3, 4]], [[0, 1, 3, 4, 5, 9]], [[0, 1, 0, 1, 2, 0]])
+    )
+    config = layers.TransformerConfig(4, heads=2, dim_ffn=3, decoder_autoreg=kind, dim_aan=3, pool=pool)
+    layer = layers.DecoderLayer("l", config, 1)
+    source = constant(graph, draw(2, 2, 4))
+    contexts = [layers.Context(layer.cross[0].prepare(source), graph.zeros((1, 1, 1, 2)))]
+    triangle = layers.log_mask(constant(graph, np.tril(np.ones((3, 3), np.float32))))
+    packing = layers.PackedWords(places, origins, positions)
+    whole = layer(constant(graph, x), triangle, contexts)
+    found = layer(constant(graph, packed), triangle, contexts, packing)
+    random_params(graph)
+    graph.forward()
+    first, second = np.asarray(whole.val())
+    np.testing.assert_allclose(found.val()[0, :5], np.concatenate([first[:2], second]), rtol=1e-4, atol=1e-5)
+
+
+def test_marians_steps_attend_to_words_that_are_not_normalized() -> None:
+    """From the second step on; queries and the first word's own keys are normalized."""
+    graph = ExpressionGraph(inference=True)
+    x, places = 3 + draw(1, 2, 4), [2]
+    config = layers.TransformerConfig(4, heads=2, preprocess="n", postprocess="da", marian_exact=True)
+    layer = SelfAttention("l", config, 1)
+    block, cache, ancestors = layer.block, layer.start(graph, 1, 1, places), no_ancestors(graph, 1, 1, places)
+    pairs = []
+    for t in range(2):
+        position = graph.constant((), inits.from_value(t), "int32")
+        ancestors, now, _full = with_ancestors(ancestors, position, 1, places, mgraph.Type.float32)
+        word = constant(graph, np.ascontiguousarray(x[:, t : t + 1]))
+        y, cache = layer.step(word, cache, now)
+        query = block.before(word)
+        seen = constant(graph, np.ascontiguousarray(x[:, : t + 1])) if t else query
+        attended = block.attention(query, seen, seen, graph.zeros((1, 1, 1, t + 1)))
+        pairs.append((y, block.after(attended, word)))
+    random_params(graph)
+    graph.forward()
+    assert {"l_self_Wo_ln_scale_pre", "l_self_Wo_ln_bias_pre"} <= graph.params().keys()
+    for step, expected in pairs:
+        np.testing.assert_allclose(step.val(), expected.val(), rtol=1e-4, atol=1e-5)
+
+
 def test_depth_scaling_and_several_encoders() -> None:
     graph = ExpressionGraph()
     config = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
@@ -131,11 +181,19 @@ def test_depth_scaling_and_several_encoders() -> None:
     x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
     contexts = [layers.Context(block.prepare(x), mask) for block in layer.cross]
     layer(x, mask, contexts)
+    never, weights = (layer.after_autoregression(x, contexts, give)[1] for give in (False, True))
+    assert never is None and weights is not None and weights.shape == (1, 2, 2, 2)
     params = graph.params()
     assert "l_context_Wq" in params and "l_context_enc2_Wq" in params
     limit = np.sqrt(6 / 16) / 2  # Glorot's bound divided by the square root of the depth
     largest = np.abs(params["l_self_Wq"].val()).max()
     assert 0.9 * limit < largest <= limit
+    unscaled = layers.TransformerConfig(8).init(4)
+    assert (
+        unscaled
+        == layers.TransformerConfig(8, depth_scaling=True).init(1)
+        == inits.glorot_uniform(True, True)
+    )
 
 
 @pytest.mark.parametrize("kind", ["self-attention", "average-attention", "rnn"])
@@ -166,6 +224,13 @@ def test_a_pooling_block_has_the_biases_and_norms_of_the_stack() -> None:
     assert isinstance(block, layers.PoolingBlock)
     names = [parameter.name.removeprefix("l_context_") for parameter in block.parameters()]
     assert names == ["Wo", "Wo_rms_scale", "Wo_rms_bias"]
+
+
+def test_the_norms_of_a_recurrence_have_marians_names() -> None:
+    config = layers.TransformerConfig(4, preprocess="n", postprocess="dan", decoder_autoreg="rnn")
+    names = [parameter.name for parameter in layers.Recurrence("l", config, 1).parameters()]
+    before, after = ([f"l_rnn{part}_ln_{kind}" for kind in ("scale", "bias")] for part in ("", "_ffn"))
+    assert [name for name in names if "_ln_" in name] == [*(f"{name}_pre" for name in before), *after]
 
 
 def test_dropout_masks_are_shared_as_in_marian() -> None:

@@ -16,16 +16,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sacrebleu import BLEU, sentence_chrf
 
 import nmt
 from mgraph import ArgumentError
 from nmt.cli import main
 from nmt.distillation import distillation
 from nmt.distillation.distillation import SEED, USES, Distillation
+from nmt.distillation.files import write_files
 from nmt.distillation.report import System, measured, table
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import training_options, tuning_options
 from nmt.distillation.teaching import nearest, similarity, translate, whole_lines, write_corpus
+from nmt.files.directories import read_directory
 from nmt.numbers import corpus
 from nmt.runtime.launchers import Launch, launched
 from nmt.search.results import Translation
@@ -54,6 +57,15 @@ def test_the_nearest_candidate_is_chosen() -> None:
         nearest(candidates, "big house the", "ter")
     with pytest.raises(ArgumentError, match="expected at least one candidate"):
         nearest([], "big house the", "bleu")
+
+
+@pytest.mark.parametrize("hypothesis", ["a hause is bigg.", "the big house is", "house"])
+def test_similarities_are_sacrebleus(hypothesis: str) -> None:
+    reference = "the house is big!"
+    chrf = sentence_chrf(hypothesis, [reference]).score
+    assert similarity(hypothesis, reference, "chrf") == pytest.approx(chrf, abs=1e-4)
+    bleu = BLEU(smooth_method="add-k", smooth_value=1).sentence_score(hypothesis, [reference]).score
+    assert similarity(hypothesis, reference, "bleu") == pytest.approx(bleu, abs=1e-4)
 
 
 class FakeTeacher:
@@ -149,7 +161,7 @@ def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
     assert whole_lines(path) == 2 and path.read_bytes() == b"a\n\n"
 
 
-def test_stages_are_done_once(tmp_path: Path) -> None:
+def test_stages_are_done_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text = tmp_path / "text"
     text.write_text("a\n")
     ran: list[str] = []
@@ -162,6 +174,7 @@ def test_stages_are_done_once(tmp_path: Path) -> None:
         ran.append("second")
         raise ValueError("disk full")
 
+    caplog.set_level("INFO", "nmt")
     one = stages()
     one.run("first", "something", lambda: ran.append("first"))
     with pytest.raises(ValueError, match="disk full"):
@@ -170,6 +183,9 @@ def test_stages_are_done_once(tmp_path: Path) -> None:
     other.run("first", "something", lambda: ran.append("first"))
     other.run("second", "something", lambda: ran.append("again"))
     assert ran == ["first", "second", "again"] and set(other.seconds) == {"first", "second"}
+    told = [record.getMessage().removeprefix("[distill] ") for record in caplog.records[-3:]]
+    assert told[:2] == ["1 of 2, first: done before", "2 of 2, second: something"]
+    assert told[2].startswith("2 of 2, second: done in 0.")
     with pytest.raises(OptionError, match="--beam-size: 5, but .*stages.json was made with 4"):
         stages(5)
     text.write_text("a\nb\n")
@@ -350,7 +366,8 @@ def test_whose_vocabularies_the_student_has(tmp_path: Path) -> None:
     firefox = str(FOLDERS / "firefox" / "vocab.ende.spm")
     assert of_folder("opus-mt", tmp_path)._vocabs == (learned, learned)
     assert of_folder("firefox", tmp_path)._vocabs == (firefox, firefox)
-    assert of_folder("firefox", tmp_path, student_dim_vocab=40)._vocabs == (learned, learned)
+    sampled = of_folder("firefox", tmp_path, student_dim_vocab=40, mbr="chrf", mbr_samples=2)
+    assert sampled._vocabs == (learned, learned)
     given = of_folder("opus-mt", tmp_path, student_vocabs=(VOCAB, firefox))
     assert given._vocabs == (VOCAB, firefox) and given.options.vocabs == (yml, yml)
     assert [Path(path).name for path in given.options.pieces] == ["source.spm", "target.spm"]
@@ -419,6 +436,29 @@ def test_files_for_bergamot_need_pieces(tmp_path: Path, monkeypatch: pytest.Monk
     assert written == ["marian", "bergamot", "marian"]
 
 
+@pytest.mark.parametrize("kind, code", [("marian", 0x10001), ("bergamot", 0x4101)])
+def test_the_files_of_a_student_are_a_folder_to_translate_with(tmp_path: Path, kind: str, code: int) -> None:
+    lexicon, copied = tmp_path / "lexicon", tmp_path / "vocab.wide.spm"
+    lexicon.write_bytes(b"shortlist")
+    shutil.copyfile(VOCAB, copied)
+    for vocabs, names in (
+        ((VOCAB, VOCAB), ["vocab.spm", "vocab.spm"]),
+        ((VOCAB, str(copied)), ["srcvocab.spm", "trgvocab.spm"]),
+    ):
+        folder = tmp_path / names[0]
+        for _ in range(2):  # again, as after a run that was killed meanwhile
+            write_files(folder, kind, Path(MODEL), lexicon, vocabs)
+        found = read_directory(folder, "config.yml")
+        assert found["models"] == (str(folder / "model.intgemm8.bin"),)
+        assert found["vocabs"] == tuple(str(folder / name) for name in names)
+        assert found["shortlist"] == (str(folder / "lex.s2t.bin"), "0")
+        assert all((folder / name).read_bytes() == Path(VOCAB).read_bytes() for name in names)
+        assert (folder / "lex.s2t.bin").read_bytes() == b"shortlist"
+        model = (folder / "model.intgemm8.bin").read_bytes()
+        types = {int.from_bytes(model[start : start + 8], "little") for start in range(24, 24 + 32 * 87, 32)}
+        assert types == {code, 0x101, 0x404}, "matrices in 8 bits, other parameters, options"
+
+
 def test_a_student_is_trained_by_one_of_several_processes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,7 +466,8 @@ def test_a_student_is_trained_by_one_of_several_processes_alone(
 
     class Noted(nmt.Trainer):
         def train(self) -> None:
-            trained.append(launched(self.options.num_processes, self.options.process_id))
+            launch = launched(self.options.num_processes, self.options.process_id)
+            trained.append((self.options.model, launch))
 
     monkeypatch.setattr(distillation, "Trainer", Noted)
     slurm = {"JOB_ID": "1", "STEP_NODELIST": "a", "NTASKS": "3", "PROCID": "1", "LOCALID": "1"}
@@ -436,7 +477,7 @@ def test_a_student_is_trained_by_one_of_several_processes_alone(
     texts = tuple(map(str, corpus.write(corpus.training(2), tmp_path / "text")))
     job = Distillation(options(tmp_path, input=texts[0], valid_sets=texts))
     job._train(tmp_path / "student.npz")
-    assert trained == [Launch("", 0, 1)]
+    assert trained == [(str(tmp_path / "student.npz"), Launch("", 0, 1))]
 
 
 def test_stages_without_lines_to_translate_or_updates_stop_too(
@@ -576,11 +617,13 @@ def test_lines_of_the_validation_set_end_as_in_training(tmp_path: Path) -> None:
     given: list[Any] = []
     translator: Any = SimpleNamespace(
         translate=lambda lines: given.append([*lines]) or ["eins", "x"],
-        options=SimpleNamespace(models=()),
-        models=(),
+        options=SimpleNamespace(models=(MODEL,)),
+        models=(nmt.load_model(MODEL),),
     )
-    assert measured("student", translator, [*map(str, sets)]).equal == 0.5
-    assert given[0] == [b"one\rtwo", b"three"]
+    found = measured("student", translator, [*map(str, sets)])
+    assert found.equal == 0.5 and found.bytes == os.path.getsize(MODEL)
+    assert found.parameters == sum(value.size for value in translator.models[0].params.values())
+    assert given == [[b"one\rtwo", b"three"]] * 4, "once for the metrics, and three times for the speed"
 
 
 SMALL = """\

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mgraph
+from layers import FactorGroups
 from mgraph import ExpressionGraph, Type
 from nmt.files import create_model
 from nmt.models import Dropouts, Model, Source
@@ -57,6 +58,9 @@ def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
     src, trg, emb_src, emb_trg = (1, 4, 1), (1, 3, 1), (1, 4, 6), (1, 3, 6)
     assert masks(options, Dropouts(src=0.1)) == [(0.1, src)], "whole words, alike in all sentences"
     assert masks(options, Dropouts(trg=0.1)) == [(0.1, trg)]
+    groups = FactorGroups((3, 2), ((), (1,), (1,)))
+    factored = replace(options, factors=(groups, None), dim_vocabs=(groups.words, options.dim_vocabs[1]))
+    assert masks(factored, Dropouts(src=0.1)) == [(0.1, (8, 1))] * 2, "lemmas and factors, each word's own"
     # Embeddings, then after each block: two in the encoder, three in the decoder; one mask for all sentences.
     assert masks(options, Dropouts(transformer=0.2)) == [(0.2, emb_src)] * 3 + [(0.2, emb_trg)] * 4
     assert masks(options, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 5))]

@@ -62,6 +62,18 @@ def test_only_scores_are_printed() -> None:
             print_(-1.5)  # type: ignore[arg-type]
 
 
+def test_options_without_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    changed = Scorer(scorer(dim_emb=7).options, normalize=True)
+    assert changed.options.normalize
+    ignored = "ignored where the model file has its own, without --ignore-model-config: --dim-emb"
+    assert caplog.messages == [ignored]
+
+
+def test_a_missing_model_of_pieces_is_named() -> None:
+    with pytest.raises(OSError, match=r"No such file or directory \(--pieces\): 'no\.spm'"):
+        scorer(pieces=[VOCAB, "no.spm"])
+
+
 def test_attention_is_part_of_a_score() -> None:
     first = next(scorer(alignment="soft").scores(["forty-two"], ["zweiundvierzig"]))
     assert first.attention is not None
