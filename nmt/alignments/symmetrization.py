@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from heapq import heappop, heappush
 
 Link = tuple[int, int]
 """Positions in the source and in the target, from 0."""
@@ -34,7 +35,7 @@ class _Growing:
         self._targets.add(link[1])
 
     def _touches(self, link: Link) -> bool:
-        return any((link[0] + s, link[1] + t) in self.links for s, t in NEIGHBORS)
+        return not self.links.isdisjoint(_around(link))
 
     def _is_new(self, link: Link, both: bool) -> bool:
         """Whether at least one word of ``link`` has no link yet, or with ``both`` whether neither has one."""
@@ -42,23 +43,36 @@ class _Growing:
         return all(free) if both else any(free)
 
     def diagonal(self, candidates: Collection[Link]) -> None:
-        """Add candidates that are next to a link and have an unlinked word, until there are no more."""
-        waiting = sorted(set(candidates) - self.links)
-        before = -1
-        while before != len(waiting):
-            before, left = len(waiting), []
-            for link in waiting:
-                if self._is_new(link, both=False) and self._touches(link):
+        """Add candidates that are next to a link and have an unlinked word, until there are no more.
+
+        The order is that of sorted passes over all candidates, of which only those next to a new link are
+        looked at. One whose words are linked stays out for good.
+        """
+        waiting = set(candidates) - self.links
+        due = sorted(filter(self._touches, waiting))
+        while due:
+            later: list[Link] = []
+            while due:
+                link = heappop(due)
+                if link not in waiting:
+                    continue
+                waiting.remove(link)
+                if self._is_new(link, both=False):
                     self._add(link)
-                else:
-                    left.append(link)
-            waiting = left
+                    for near in waiting.intersection(_around(link)):
+                        heappush(due if near > link else later, near)
+            due = later
 
     def final(self, candidates: Collection[Link], both: bool) -> None:
         """Add candidates with a word that has no link, or with ``both`` only if neither word has one."""
         for link in sorted(set(candidates) - self.links):
             if self._is_new(link, both):
                 self._add(link)
+
+
+def _around(link: Link) -> list[Link]:
+    """The places next to a link."""
+    return [(link[0] + s, link[1] + t) for s, t in NEIGHBORS]
 
 
 def grow_diag(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:

@@ -12,7 +12,7 @@ from mgraph import CompileStats, __version__, compile_stats
 from nmt.settings import Command, OptionError, Options, option
 from nmt.settings.config import log_notices
 from nmt.settings.printing import about, help_text
-from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
+from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, naming
 
 logger = logging.getLogger("nmt")
 
@@ -59,9 +59,10 @@ def require_model_name(option: str, path: str) -> None:
 
 
 def write(output: BinaryIO, text: str) -> None:
-    """Write a line and flush the output."""
-    output.write(text.encode("utf-8", "surrogateescape") + b"\n")
-    output.flush()
+    """Write a line and flush the output. OSError, naming it, if that fails, as on a full disk."""
+    with naming("standard output"):  # files name themselves
+        output.write(text.encode("utf-8", "surrogateescape") + b"\n")
+        output.flush()
 
 
 def greet(command: Command[C], argv: Sequence[str], options: C) -> None:

@@ -33,7 +33,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         print(_overview(), file=sys.stderr)
         return USAGE_ERROR
     if name not in (*NAMES, *_ASK):
-        what = f"unknown command {nearest(name, NAMES, prefix='')}"
+        what = f"unknown command {nearest(name, (*NAMES, *_ASK), prefix='')}"
         print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
         return USAGE_ERROR
     try:

@@ -28,7 +28,7 @@ def reading(
     if by_model or not getattr(options, "metrics", ()):
         require_files("--model", [options.model], options.vocabs, of="each text")
     if not options.train_sets:
-        raise OptionError("--train-sets: at least one text is needed, got none")
+        raise OptionError("--train-sets: at least one text is needed, got none; --tsv reads fields of stdin")
     inputs = {"--train-sets": options.train_sets, "--model": [options.model], "--vocabs": options.vocabs}
     require_distinct(inputs, options.output)
     require_readable("--train-sets", options.train_sets)

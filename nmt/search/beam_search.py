@@ -212,8 +212,8 @@ class BeamSearch:
 
     def require_attention(self) -> None:
         """OptionError if the first model has no attention."""
-        if not self.models[0].sources:
-            raise OptionError("--alignment: the first model has no source, and so no attention")
+        if not self.models[0].attends:
+            raise OptionError("--alignment: the first model has no attention to a source")
 
     def require_prefixes(self) -> None:
         """OptionError if first words cannot be forced."""

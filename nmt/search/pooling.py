@@ -16,7 +16,7 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.few_batches import KEPT_NUMBERS, FewBatches
 from nmt.settings import OptionError, require_files, require_readable
 from nmt.settings.config import Command, log_notices
-from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
+from nmt.settings.metrics import EmbedOptions, EvaluateOptions
 from nmt.text.batches import pad, windows
 from nmt.text.fields import FieldEncoder
 from nmt.text.output import InOrder
@@ -137,7 +137,6 @@ def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given
 def check_pooling(options: EvaluateOptions | EmbedOptions) -> None:
     """Check the options before a device is started or the model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
-    precision_of(options)
     require_files("--model", [options.model], options.vocabs, of="each text")
     require_readable("--model", [options.model])
     require_readable("--vocabs", options.vocabs)

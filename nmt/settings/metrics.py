@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmt.settings.aliases import OF_READING, Alias
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.metric_options import MetricOptions
-from nmt.settings.option import OptionError, Options, Support, again, option
+from nmt.settings.option import Options, Support, again, option
 from nmt.settings.sections import (
     BatchOptions,
     Devices,
@@ -51,6 +51,7 @@ class MetricModelOptions(ScoredModelOptions):
 
     title = "Model options"
 
+    model: str = again(ScoredModelOptions, "model", help="the model: .npz, .bin or .safetensors")
     input_join_fields: bool = again(
         MetricOptions, "input_join_fields", support=Support.SAVED, after="input-reorder"
     )
@@ -62,6 +63,14 @@ class MetricModelOptions(ScoredModelOptions):
     comet_pooler_ffn: tuple[int, ...] = again(MetricOptions, "comet_pooler_ffn", support=Support.SAVED)
     comet_prepend_zero: bool = again(MetricOptions, "comet_prepend_zero", support=Support.SAVED)
     comet_use_separator: bool = again(MetricOptions, "comet_use_separator", support=Support.SAVED)
+
+
+class Products(Precision):
+    """The element type of products."""
+
+    precision: tuple[str, ...] = again(
+        Precision, "precision", help="compute in this type", choices=("float32", "float16", "bfloat16")
+    )
 
 
 class PooledTexts(Options):
@@ -102,7 +111,7 @@ class LikeMetric(Options):
 
 
 class EvaluatorOptions(
-    PooledTexts, MetricResults, InputLength, Tsv, Devices, BatchOptions, Precision, LikeMetric
+    PooledTexts, MetricResults, InputLength, Tsv, Devices, BatchOptions, Products, LikeMetric
 ):
     """How ``evaluate`` scores."""
 
@@ -136,7 +145,7 @@ class LikeEncoder(Options):
 
 
 class EmbedderOptions(
-    PooledTexts, EmbeddingResults, InputLength, Tsv, Devices, BatchOptions, Precision, LikeEncoder
+    PooledTexts, EmbeddingResults, InputLength, Tsv, Devices, BatchOptions, Products, LikeEncoder
 ):
     """How ``embed`` makes vectors."""
 
@@ -151,8 +160,5 @@ EMBED = Command("embed", "vectors of sentences", EmbedOptions, aliases=OF_EMBEDD
 
 
 def precision_of(options: Precision) -> str:
-    """The type in which models multiply; OptionError for ``int8``, which these models do not support."""
-    said = next(iter(options.precision), "float32")
-    if said == "int8":
-        raise OptionError("--precision: expected float32, float16 or bfloat16 here, got int8")
-    return said
+    """The type in which models multiply."""
+    return next(iter(options.precision), "float32")

@@ -137,9 +137,13 @@ class ModelDescription(Options):
     transformer_guided_alignment_layer: str = option(
         "last", "the decoder layer whose attention gives alignments: `last` or a number"
     )
-    transformer_preprocess: str = option("", "operations before each sub-layer", letters=PRE)
+    transformer_preprocess: str = option(
+        "", "operations before each sub-layer (dropout, norm, RMS norm)", letters=PRE
+    )
     transformer_postprocess_emb: str = option("d", "operations on embeddings", letters=PRE)
-    transformer_postprocess: str = option("dan", "operations after each sub-layer", letters=POST)
+    transformer_postprocess: str = option(
+        "dan", "operations after each sub-layer (dropout, addition, norm, RMS norm, highway)", letters=POST
+    )
     transformer_postprocess_top: str = option("", "operations after the last layer", letters=POST)
     transformer_train_position_embeddings: bool = option(
         False, "trained position embeddings; ignored by `transformer`"

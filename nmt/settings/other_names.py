@@ -43,12 +43,15 @@ _NAMES = {
 MARIANS: Mapping[str, str] = {other: name for name, others in _NAMES.items() for other in others.split()}
 """Marian's option by the name that fairseq, HuggingFace's Transformers or OpenNMT has for it."""
 COMMANDS: Mapping[str, str] = {
+    "help": "--help",
     "marian": "train",
     "marian-conv": "convert",
     "marian-decoder": "decode",
     "marian-scorer": "score",
+    "marian-vocab": "vocab",
     "rescore": "score",
     "translate": "decode",
     "translator": "decode",
+    "version": "--version",
 }
 """The command that does what another name says."""

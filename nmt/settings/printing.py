@@ -66,11 +66,8 @@ def _help_entry(option: Option) -> str:
     shown = f"={default}" if option.kind is not bool and default != "" else "=true" if default is True else ""
     left = f"  {names}{kind}{shown}{' ...' if option.many else ''}"
     gap = "\n" + " " * COLUMN if len(left) > COLUMN - 2 else " " * (COLUMN - len(left))
-    text = (
-        f"{option.help}: {', '.join(filter(None, option.choices))}"
-        if option.choices and not option.open
-        else option.help
-    )
+    values = ", ".join(filter(None, option.choices or option.letters))
+    text = f"{option.help}: {values}" if values else option.help
     lines = textwrap.wrap(text, WIDTH - COLUMN, break_on_hyphens=False)
     return f"{left}{gap}" + ("\n" + " " * COLUMN).join(lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command
 from nmt.settings.option import Options, Support, again, option
-from nmt.settings.sections import DecodeOptions
+from nmt.settings.sections import DecodedModelOptions, DecodeOptions, General, TranslatorOptions
 
 MESSAGES = "messages are the input, and answers the output"
 MOST_PORT = (1 << 16) - 1
@@ -42,8 +42,8 @@ class Serving(Options):
     )
 
 
-class ServerOptions(DecodeOptions, Serving):
-    """The options of ``mgraph server``."""
+class ServerOptions(DecodeOptions, General, DecodedModelOptions, TranslatorOptions, Serving):
+    """The options of ``mgraph server``; the bases of ``DecodeOptions`` again are its sections."""
 
     input: tuple[str, ...] = again(DecodeOptions, "input", support=Support.IGNORED, reason=MESSAGES)
     output: str = again(DecodeOptions, "output", support=Support.IGNORED, reason=MESSAGES)

@@ -188,7 +188,7 @@ class Learning(Options):
     optimizer_params: tuple[float, ...] = option(
         (), "parameters of the optimizer; adam: beta1, beta2, epsilon, decay"
     )
-    optimizer_delay: float = option(1.0, "batches per update, or a fraction of one", least=0)
+    optimizer_delay: float = option(1.0, "batches per update, or a fraction of one; above 0")
     sync_sgd: bool = option(False, "updates wait for all devices, as they always do")
     learn_rate: float = option(0.0001, "the learning rate", short="l", least=0, python=SCHEDULE_IN_PYTHON)
     lr_report: bool = option(False, "show the learning rate")

@@ -215,7 +215,8 @@ def flush_standard_output() -> None:
     """Write what is still buffered. If that fails, discard it so that exiting raises nothing more, and raise
     the OSError."""
     try:
-        print(end="", flush=True)
+        with naming("standard output"):
+            print(end="", flush=True)
     except OSError:
         silence_standard_output()
         raise

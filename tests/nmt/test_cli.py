@@ -24,6 +24,7 @@ from mgraph.files.parameter_files import read_items, write_items
 from nmt import cli
 from nmt.cli import main
 from nmt.commands import NAMES
+from nmt.commands.common import write
 from nmt.runtime import devices
 from tests.helpers.marian_lines import check_lines
 from tests.helpers.places import DATA, ROOT, SHIPPED
@@ -579,7 +580,15 @@ def test_information_for_a_closed_pipe_or_a_full_disk_is_no_traceback(monkeypatc
             monkeypatch.setattr(sys, "stdout", full)
             assert main(words) == 1
         name = " ".join(["mgraph", *words[:-1]])
-        assert capsys.readouterr().err == f"{name}: error: No space left on device\n"
+        assert capsys.readouterr().err == f"{name}: error: standard output: No space left on device\n"
+
+
+def test_a_full_disk_behind_standard_output_is_named() -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no device that is full")
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError) as error:
+        write(full, "six")
+    assert error.value.filename == "standard output"
 
 
 def redirected(words: str, redirections: str) -> subprocess.CompletedProcess[str]:

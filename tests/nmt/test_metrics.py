@@ -276,7 +276,7 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
         Embedder(NUMBERS, VOCAB, compute_similarity=True, tsv=True).embed(["a\tb\tc\td"])
     with pytest.raises(OptionError, match="metrics of type comet read texts one by one"):
         Evaluator(model("comet"), [VOCAB] * 3, input_join_fields=True)
-    with pytest.raises(OptionError, match="float32, float16 or bfloat16 here, got int8"):
+    with pytest.raises(OptionError, match="one of float32, float16, bfloat16; got 'int8'"):
         Embedder(NUMBERS, VOCAB, precision="int8")
     with pytest.raises(OptionError, match="only translation models have it"):
         Embedder(model("comet-qe"), VOCAB, compute_similarity=True)
@@ -287,6 +287,8 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2
     )
+    assert main(["evaluate", "--metrics", "bleu"]) == 2
+    assert "is needed, got none; --tsv reads fields of stdin" in capsys.readouterr().err
     assert main(["evaluate", "-m", model("comet"), "--metrics", "bleu", "-t", VOCAB, VOCAB]) == 2
     assert "--vocabs: the vocabularies of each text are needed" in capsys.readouterr().err
     with pytest.raises(OptionError, match="--vocabs: the vocabularies of each text are needed, got none"):

@@ -27,14 +27,14 @@ from nmt.files.huggingface.checkpoint import (
     from_huggingface,
     to_huggingface,
 )
-from nmt.files.huggingface.configuration import MAX_POSITIONS, ConversionError
+from nmt.files.huggingface.configuration import MAX_POSITIONS, ConversionError, check_representable
 from nmt.files.huggingface.torch_files import read_torch
 from nmt.files.new_folder import new_folder
 from nmt.files.saving import report_unquantized
 from nmt.settings.model_options import parse_model_options
 from nmt.settings.yaml_text import entry
 from nmt.text.vocabs.base import EOS_WORD, UNK_WORD, Vocab, VocabError
-from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.loading import load_vocabs
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.yaml_words import yaml_word
 
@@ -90,8 +90,12 @@ def import_huggingface(
 
 
 def _dim_vocabs(model: Path) -> tuple[int, ...]:
+    """The sizes of both vocabularies; UnsupportedOptionError for a model that may have more, or fewer."""
     _, text = load_parameters(model, Type.float32)
-    return parse_model_options(text or "{}", os.fspath(model)).dim_vocabs
+    options = parse_model_options(text or "{}", os.fspath(model))
+    if text:  # else ``to_huggingface`` reports it
+        check_representable(options)
+    return options.dim_vocabs
 
 
 def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
@@ -251,7 +255,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
             "--vocabs: expected the vocabularies of source and target, and after those that list pieces two "
             f".spm, got {len(paths)} files"
         )
-    vocabs = [load_vocab(path, dim) for path, dim in zip(paths, dim_vocabs, strict=False)]
+    vocabs = load_vocabs(paths[:2], dim_vocabs)
     pad = max(dim_vocabs)
     special = [(vocab[vocab.eos_id], vocab[vocab.unk_id]) for vocab in vocabs]
     if special[0] != special[1]:

@@ -114,10 +114,10 @@ class Moments:
             state.moments = moments
             state.steps, state.denominators = self._progress(items, path, updates)
         if COST_SCALING in items:
-            factor, count = _numbers(items[COST_SCALING], 2, f"{path}: {COST_SCALING}")
+            factor, count = _amounts(items[COST_SCALING], 2, f"{path}: {COST_SCALING}")
             state.cost_scale = (factor, int(count))
         if AVERAGE_WORDS in items:
-            (state.average_words,) = _numbers(items[AVERAGE_WORDS], 1, f"{path}: {AVERAGE_WORDS}")
+            (state.average_words,) = _amounts(items[AVERAGE_WORDS], 1, f"{path}: {AVERAGE_WORDS}")
         state.errors = rows.get(ERRORS)
         return state
 
@@ -250,6 +250,13 @@ def _numbers(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
     if item.size != count or item.dtype != np.float64:
         raise ModelFileError(f"{what}: expected {count} numbers of float64, got {item.size} of {item.dtype}")
     return tuple(item.reshape(-1).tolist())
+
+
+def _amounts(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
+    numbers = _numbers(item, count, what)
+    if not all(0 <= number < math.inf for number in numbers):
+        raise ModelFileError(f"{what}: expected finite numbers from 0, got {numbers}")
+    return numbers
 
 
 def _denominators(beta: float, value: float = 0.0, steps: int | None = None) -> Iterator[float]:

@@ -15,7 +15,7 @@ from nmt.alignments import pairs
 from nmt.alignments.diagonal import LEAST_TENSION, MOST_TENSION, feature, fitted, partition, slope
 from nmt.alignments.model import best_links, digamma
 from nmt.alignments.pairs import Pairs
-from nmt.alignments.symmetrization import JOINED
+from nmt.alignments.symmetrization import JOINED, _Growing
 from nmt.alignments.texts import AlignmentError, pharaoh, read_pharaoh
 from nmt.cli import main
 from nmt.settings import OptionError
@@ -191,6 +191,15 @@ def test_heuristics_by_hand() -> None:
     assert found["grow-diag"] == [(0, 0), (1, 1), (1, 2), (2, 1)]
     assert found["grow-diag-final"] == sorted({*forward, *reverse}) == found["union"]
     assert found["grow-diag-final-and"] == [(0, 0), (1, 1), (1, 2), (2, 1), (4, 4), (6, 7)]
+
+
+def test_each_candidate_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, is_new = [], _Growing._is_new
+    monkeypatch.setattr(
+        _Growing, "_is_new", lambda *words, **both: looked.append(1) or is_new(*words, **both)
+    )
+    line = [(number, 0) for number in range(300)]  # each is added after the one that follows it
+    assert JOINED["grow-diag"](line, [(299, 0)]) == line and len(looked) == 299
 
 
 def test_the_command_prints_a_line_for_each_line(tmp_path, capfd) -> None:

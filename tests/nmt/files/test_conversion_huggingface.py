@@ -316,6 +316,20 @@ def test_what_huggingface_cannot_say(old: str, new: str, message: str, tmp_path:
     assert not (tmp_path / "folder").exists()
 
 
+def test_a_language_model_with_vocabularies_is_said_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedOptionError, match="type: .* the model has 'lm'"):
+        export_huggingface(DATA / "search" / "lm.npz", tmp_path / "folder", [str(NUMBERS / "vocab.spm")] * 2)
+
+
+def test_a_vocabulary_of_both_sides_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = tmp_path / "words.yml"
+    words.write_text("</s>: 0\n<unk>: 1\n" + "".join(f"w{number}: {number}\n" for number in range(2, 99)))
+    export_huggingface(HERE / "all.npz", tmp_path / "folder", [str(words), str(words)])
+    assert sum("WRONG VOCABULARY?" in message for message in caplog.messages) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

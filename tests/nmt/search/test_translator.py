@@ -38,6 +38,12 @@ def plain() -> Translator:
     return translator("left-right")
 
 
+def test_a_model_without_attention_prints_no_alignment(plain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(plain.models[0]), "attends", False)
+    with pytest.raises(OptionError, match="--alignment: the first model has no attention to a source"):
+        plain.with_options(alignment="soft")
+
+
 def test_results_with_scores_and_attention(plain) -> None:
     strings = plain.translate(LINES)
     found = plain.translate(LINES, return_scores=True)
@@ -209,7 +215,7 @@ def test_sampling_with_a_beam_warns(caplog) -> None:
     [
         (["left-right", "right-left"], {}, "left-to-right and right-to-left models cannot go together"),
         (["left-right", "lm"], {"weights": [1.0]}, "one weight for each of 2 model.s., got 1"),
-        (["lm"], {"alignment": "hard"}, "--alignment: the first model has no source"),
+        (["lm"], {"alignment": "hard"}, "--alignment: the first model has no attention to a source"),
         (["left-right"], {"alignment": "strong"}, "--alignment must be soft, hard or a number"),
         (["left-right"], {"output_approx_knn": ["100"]}, "--output-approx-knn is Marian's, and refused"),
         (["multi"], {}, "--vocabs: this model has 3 vocabularies, got 2"),

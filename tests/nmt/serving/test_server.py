@@ -451,7 +451,11 @@ def test_a_command_that_ends_at_once_drops_its_lines(monkeypatch: pytest.MonkeyP
 
 
 def test_what_the_command_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["server", "--help"]) == 0 and "--max-message-bytes" in capsys.readouterr().out
+    assert main(["server", "--help"]) == 0
+    shown = capsys.readouterr().out
+    titles = [line for line in shown.splitlines() if line.endswith(" options:")]
+    assert titles == [f"{title} options:" for title in ("General", "Model", "Translator", "Server")]
+    assert "--max-message-bytes" in shown
     two = [str(DATA / "search" / "multi.npz"), "-v", VOCABS[0], *VOCABS]
     assert main(["server", "-m", *two, "--quiet"]) == 2
     assert "--tsv is needed: a line of a message has 2 fields (source 1, source 2)" in capsys.readouterr().err

@@ -117,7 +117,7 @@ WRONG = {
     f"{TEXTS} --custom-fallbacks '{{quiet: true}}'": "--custom-fallbacks: --quiet cannot change while",
     f"embed -m no.npz -v {VOCAB} -t a.de": "no.npz: No such file or directory (--model)",
     f"embed -m {MODEL} -v no.spm -t a.de": "no.spm: No such file or directory (--vocabs)",
-    f"embed -m {MODEL} -v {VOCAB} -t a.de --precision int8": "float32, float16 or bfloat16 here, got int8",
+    f"embed -m {MODEL} -v {VOCAB} -t a.de --precision int8": "one of float32, float16, bfloat16; got 'int8'",
     f"evaluate -m {MODEL} -v {VOCAB} no.spm -t a.de a.en": "no.spm: No such file or directory (--vocabs)",
     f"{DECODE} -i no": "no: No such file or directory (--input)",
     f"{DECODE} -i dir": "dir: Is a directory (--input)",

@@ -455,14 +455,16 @@ def test_arguments_after_an_object_of_options_follow_the_same_rules() -> None:
 
 @pytest.mark.parametrize("command", [DECODE, SCORE, EVALUATE, EMBED], ids=lambda command: command.name)
 def test_aliases_override_an_object_of_options(command: Command) -> None:
-    had = command.made(precision=("int8",), max_length=7)
+    had = command.made(precision=("bfloat16",), max_length=7)
     halves = command.changed(had, {"fp16": True})
     assert (halves.precision, halves.fp16, halves.max_length) == (("float16",), False, 7)
     assert command.changed(command.made(fp16=True), {"precision": "float32"}).fp16 is False
     if command in (EVALUATE, EMBED):
         like = "roberta" if command is EMBED else "comet-qe"
         changed = command.changed(had, {"like": like, "mini_batch": 3})
-        assert changed == replace(command.from_python({"like": like, "mini_batch": 3}), precision=("int8",))
+        assert changed == replace(
+            command.from_python({"like": like, "mini_batch": 3}), precision=("bfloat16",)
+        )
 
 
 @pytest.mark.parametrize("made", [Translator, Scorer, Evaluator, Embedder], ids=lambda made: made.__name__)

@@ -18,6 +18,9 @@ MODEL, VOCAB = str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm")
     ("words", "suggestion"),
     [
         ("decde", "did you mean decode?"),
+        ("marian-vocab", "did you mean vocab?"),
+        ("help", "did you mean --help?"),
+        ("version", "did you mean --version?"),
         ("decode --beam-sise 3", "did you mean --beam-size?"),
         ("decode --beam_sise 3", "did you mean --beam-size?"),
         ("decode --batch-size 3", "did you mean --mini-batch?"),

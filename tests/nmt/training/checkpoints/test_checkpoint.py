@@ -289,7 +289,13 @@ def test_files_of_another_model(folder: Path) -> None:
     with pytest.raises(ModelFileError, match=wrong):
         loaded(folder)
     items = read_npz(DATA / "lm-adam" / "model.npz.optimizer.npz")
-    for name, item in (("adam_denoms", np.zeros(3)), ("adam_mt", items["adam_mt"].astype(np.float16))):
+    for name, item in (
+        ("adam_denoms", np.zeros(3)),
+        ("adam_mt", items["adam_mt"].astype(np.float16)),
+        ("cost_scaling", np.array([[np.nan, 0]])),
+        ("cost_scaling", np.array([[8, np.inf]])),
+        ("average_words", np.array([[-1.0]])),
+    ):
         write_npz(folder / "model.npz.optimizer.npz", items | {name: item})
         with pytest.raises(ModelFileError, match=rf"optimizer\.npz: {name}: expected .*, got "):
             loaded(folder)
