@@ -97,7 +97,7 @@ class ExpressionGraph(GraphParameters):
         return self.constant(shape, inits.zeros(), type)
 
     def indices(
-        self, values: Sequence[int], like: Node | None = None, axis: int | None = None
+        self, values: Sequence[int] | np.ndarray, like: Node | None = None, axis: int | None = None
     ) -> ConstantNode:
         """A uint32 constant of indices. Its shape is ``(n,)``; with ``like`` and ``axis`` it has as many axes
         as ``like``, with size ``n`` at ``axis`` and 1 elsewhere (for ``gather``).

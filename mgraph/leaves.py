@@ -44,7 +44,7 @@ def check_value(what: str, spec: Any, array: Any) -> None:
             )
 
 
-def as_indices(values: Sequence[int]) -> np.ndarray:
+def as_indices(values: Sequence[int] | np.ndarray) -> np.ndarray:
     """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if
     ``values`` is not a vector."""
     array = as_array("indices", values)

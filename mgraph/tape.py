@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 import jax
+import numpy as np
 
 from .errors import GraphError
 from .specs import Specs
@@ -53,7 +54,9 @@ class Graph(Protocol):
 
     def zeros(self, shape: Any, type: Any = None) -> Any: ...
 
-    def indices(self, values: Sequence[int], like: Any = None, axis: int | None = None) -> Any: ...
+    def indices(
+        self, values: Sequence[int] | np.ndarray, like: Any = None, axis: int | None = None
+    ) -> Any: ...
 
     def dropout_mask(self, p: float, shape: Any, type: Any = None) -> Any: ...
 

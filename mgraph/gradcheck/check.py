@@ -310,7 +310,8 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
     by_design = sorted({n.type for n in below if not n.gradient_is_derivative})
     by_design += [f"frozen {n.type}" for n in below if n.children and tape.overrides.get(n.id) is False]
     straight = sorted({n.type for n in below if n.surrogate_ops is not None})
-    notes = [f"not derivatives by design: {', '.join(by_design)}"] if by_design else []
+    # A rule that came with a function of from_jax may well be meant as its derivative.
+    notes = [f"rules that need not be derivatives: {', '.join(by_design)}"] if by_design else []
     notes += [f"straight through, as derivatives of surrogates: {', '.join(straight)}"] if straight else []
     with jax.enable_x64(True):
         leaves = [wide(n.leaf_value()) for n in nodes]

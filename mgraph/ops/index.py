@@ -1,9 +1,9 @@
 """Operators that select elements by their indices, or overwrite them.
 
-Indices are nodes of an integer type, or lists of non-negative ints, which become uint32 constants of the
-graph. A list is checked against the axis. In a node, an index out of range writes nothing and selects NaN,
-or from integers the lowest number of a signed type and the largest of an unsigned one. A negative index,
-which needs a signed type, counts from the end.
+Indices are nodes of an integer type, or lists or NumPy vectors of non-negative ints, which become uint32
+constants of the graph. A list is checked against the axis. In a node, an index out of range writes nothing
+and selects NaN, or from integers the lowest number of a signed type and the largest of an unsigned one. A
+negative index, which needs a signed type, counts from the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..cases import Case, Convention
@@ -28,7 +29,7 @@ from .arithmetic import number_as_node
 from .operands import Gradients, accumulable, as_positions, axis_in, is_number, refusal
 from .shape import reshape
 
-Indices = Node | Sequence[int]
+Indices = Node | Sequence[int] | np.ndarray
 
 
 def _index_node(op: str, x: Node, axis: int, indices: Indices) -> Node:

@@ -28,6 +28,7 @@ _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
 _HUGGINGFACES = {"model.safetensors", "pytorch_model.bin"}
 _NO_MODELS = ("*.optimizer.npz", "*.orig.npz", "lex*", "*.s2t.bin")
+_MOST_NAMED = 20
 
 # Bergamot's programs set these for models without a configuration.
 FIREFOX_OPTIONS: dict[str, Any] = {
@@ -203,15 +204,20 @@ class _Directory:
         return os.path.join(self.path, name)
 
     def _error(self, problem: str) -> DirectoryError:
-        return DirectoryError(f"{self.path}: {problem}\n" + "\n".join(self._listing()))
+        return DirectoryError(";\n".join((f"{self.path}: {problem}", *self._listing())))  # also as one line
 
     def _listing(self) -> Iterator[str]:
         packed = [name for name in self.names if name.endswith((".bin.gz", ".npz.gz", ".spm.gz"))]
         if packed:
             yield f"packed files must be unpacked first (gunzip): {', '.join(packed)}"
-        yield f"the directory holds {len(self.names)} files: {', '.join(self.names) or 'none'}"
+        yield f"the directory holds {len(self.names)} files: {_first_of(self.names) or 'none'}"
         if self.folders:
-            yield f"and other directories, which are not searched: {', '.join(self.folders)}"
+            yield f"and other directories, which are not searched: {_first_of(self.folders)}"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _listed(paths: Any) -> Any:

@@ -40,7 +40,13 @@ OBSOLETE = """
 version special-vocab num-devices clip-gemm multi-node multi-node-overlap grad-dropping-momentum
 grad-dropping-warmup
 """.split()
-OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mini-batch-understuff": "1"}
+OBSOLETE_DEFAULTS = {
+    "batch-flexible-lr": "false",
+    "batch-normal-words": "1920",
+    "grad-dropping-rate": "0",
+    "mini-batch-overstuff": "1",
+    "mini-batch-understuff": "1",
+}
 # Options of Bergamot's fork of Marian; they affect speed, rounding and the splitting of text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality

@@ -35,7 +35,8 @@ class OptaxSchedule:
         ]
         if replaced:
             raise OptionError(
-                f"--lr-schedule: {self.name} gives the learning rate; expected {', '.join(replaced)}"
+                f"--lr-schedule: {self.name} gives the learning rate; expected {', '.join(replaced)}; "
+                "--lr-schedule '' for none"
             )
         arguments = assignments("lr-schedule-params", options.lr_schedule_params)
         try:

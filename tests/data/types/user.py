@@ -7,6 +7,7 @@ from typing import assert_type
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import mgraph
 from mgraph import ExpressionGraph, NaryNodeOp, Node, UnaryNodeOp, inits
@@ -65,6 +66,9 @@ def right() -> float:
     function = graph.function(top, {"y": y})
     assert_type(function(y=jnp.ones((2, 3))), jax.Array)
     assert_type(graph.function([top, z]).pure(graph.params().vals()), tuple[jax.Array, ...])
+    numbers = np.arange(2)
+    assert_type(graph.indices(numbers), mgraph.ConstantNode)
+    assert_type(mgraph.rows(y, numbers), Node)
     return top.scalar() + float(jnp.sum(x.grad()))
 
 

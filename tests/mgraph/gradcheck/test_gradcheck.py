@@ -334,6 +334,19 @@ def test_an_operator_without_a_gradient_by_design_is_ok() -> None:
     assert check_gradients(lambda x: x * (x > 0.1), (2,)).note == ""
 
 
+def test_the_rule_of_a_jax_function_is_judged_without_calling_it_no_derivative_by_design(
+    graph: ExpressionGraph,
+) -> None:
+    @jax.custom_vjp
+    def squared(x):
+        return x * x
+
+    squared.defvjp(lambda x: (x * x, x), lambda x, adj: (3 * x * adj,))
+    y = mgraph.from_jax(graph, squared, graph.param("x", (2,), inits.from_vector([1, 2])))
+    report = check_gradients(y)
+    assert not report.ok and report.note == "rules that need not be derivatives: custom_rule"
+
+
 def test_cases_without_elements_are_not_ok() -> None:
     class Elementless(UnaryNodeOp):
         """Wrong, but its case cannot show it."""

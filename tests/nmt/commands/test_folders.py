@@ -176,7 +176,11 @@ def test_a_folder_without_a_model_lists_its_files(tmp_path: Path, capsys: pytest
     (tmp_path / "notes.txt").touch()
     assert cli.main(["decode", "-m", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert "no model (.npz or .bin)" in error and "the directory holds 1 files: notes.txt" in error
+    assert "no model (.npz or .bin); the directory holds 1 files: notes.txt\n" in error
+    for number in range(40):
+        (tmp_path / f"{number:02}.txt").touch()
+    assert cli.main(["decode", "-m", str(tmp_path)]) == 2
+    assert "18.txt, 19.txt and 21 more" in capsys.readouterr().err
 
 
 def test_files_as_before() -> None:

@@ -171,7 +171,7 @@ def test_the_configuration_whose_model_is_there(files: Files) -> None:
     ):
         read_directory(folder)
     assert read_directory(folder, "two.yml")["models"] == (str(folder / "model.npz"),)
-    with pytest.raises(DirectoryError, match=r"three\.yml does not exist\n.* holds 5 files: model"):
+    with pytest.raises(DirectoryError, match=r"three\.yml does not exist;\n.* holds 5 files: model"):
         read_directory(folder, "three.yml")
 
 
@@ -264,10 +264,10 @@ def test_a_single_path_is_a_list_of_one(files: Files, kind: type) -> None:
 
 
 ERRORS: dict[tuple[str, ...], str] = {
-    (): r"no model \(\.npz or \.bin\)\nthe directory holds 0 files: none$",
+    (): r"no model \(\.npz or \.bin\);\nthe directory holds 0 files: none$",
     ("vocab.spm", "notes"): r"no model .*\n.*2 files: notes, vocab\.spm",
     ("a.npz", "b.bin", "vocab.spm"): r"several models: a\.npz, b\.bin; choose with models=",
-    ("a.npz",): r"no vocabulary \(vocab\*\.spm, \*\.vocab\.yml\)\n.*a\.npz",
+    ("a.npz",): r"no vocabulary \(vocab\*\.spm, \*\.vocab\.yml\);\n.*a\.npz",
     (
         "a.npz",
         "vocab.en.yml",
@@ -289,7 +289,7 @@ ERRORS: dict[tuple[str, ...], str] = {
         "source.bpe",
         "target.bpe",
     ): r"source\.bpe: this model needs text tokenized",
-    ("a.npz", "srcvocab.en.spm"): r"srcvocab\.en\.spm without that of the target\n",
+    ("a.npz", "srcvocab.en.spm"): r"srcvocab\.en\.spm without that of the target;\n",
     ("._a.npz", "._vocab.spm"): r"holds 0 files: none",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
     (

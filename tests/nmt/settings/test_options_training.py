@@ -291,11 +291,13 @@ def test_configurations_of_other_marians(tmp_path: Path) -> None:
     path = tmp_path / "old.yml"
     path.write_text(
         "char-stride: 5\nmulti-node: true\ngrad-dropping-rate: 0\nversion: v1.7.6\nsync-sgd: on\n"
+        "batch-flexible-lr: false\nbatch-normal-words: 1920\n"
     )
     assert train(f"-c {path}").sync_sgd is True
-    path.write_text("grad-dropping-rate: 0.9\n")
-    with pytest.raises(OptionError, match="unknown option --grad-dropping-rate"):
-        train(f"-c {path}")
+    for name, value in [("grad-dropping-rate", "0.9"), ("batch-flexible-lr", "true")]:
+        path.write_text(f"{name}: {value}\n")
+        with pytest.raises(OptionError, match=f"unknown option --{name}"):
+            train(f"-c {path}")
 
 
 def test_paths_are_written_relative_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

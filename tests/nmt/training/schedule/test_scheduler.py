@@ -538,7 +538,8 @@ def test_a_schedule_goes_on_where_it_was() -> None:
             "constant_schedule",
             {"value": 1},
             "--lr-warmup 9 --learn-rate 1",
-            "optax.constant_schedule gives the learning rate; expected --learn-rate 0.0001, --lr-warmup 0",
+            "optax.constant_schedule gives the learning rate; expected --learn-rate 0.0001, --lr-warmup 0; "
+            "--lr-schedule '' for none",
         ),
     ],
 )
