@@ -105,6 +105,8 @@ class DumpDiff:
             rows.append(("*" if node.problem else "", node.name, node.type, shape, *numbers))
         return "\n".join([*lines, *table(rows, "<<<<>>>")])
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 Dump = Mapping[str, Any] | str | os.PathLike[str]
 

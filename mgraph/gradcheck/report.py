@@ -199,6 +199,8 @@ class GradientReport:
         notes += [self.note] if self.note else []
         return "\n".join([self.title, *lines, *(f"  {note}" for note in notes)])
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 @dataclass(frozen=True)
 class LossReport(GradientReport):
@@ -276,6 +278,8 @@ class LossReport(GradientReport):
 
     def __str__(self) -> str:
         return self.table(10)
+
+    __repr__ = __str__  # for prompts and notebooks
 
 
 def _shape(check: GradientCheck) -> str:

@@ -109,6 +109,8 @@ class OperatorReport:
         rows.append(("largest", "", "", *worst, ""))
         return "\n".join([*table(rows, f"<<>{'>' * len(columns)}<"), total])
 
+    __repr__ = __str__  # for prompts and notebooks
+
     def as_json(self) -> dict[str, Any]:
         """The table as data for JSON; a difference that is not finite is ``None``."""
         return {

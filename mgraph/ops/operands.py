@@ -18,6 +18,7 @@ from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
 from ..recording import describe, not_a_node
 from ..specs import is_real
+from ..types import Type
 
 Gradients = tuple[Any, ...]
 """What ``backward_ops`` returns: one gradient per child, ``None`` for no gradient."""
@@ -95,8 +96,14 @@ def is_number(value: Any) -> bool:
 
 def number_for(op: str, x: Node, value: Any) -> float:
     """``value`` as a field of an operator on ``x``. If ``x`` is integer, an int, and ``ElementTypeError`` for
-    a fraction, or for an int that the type cannot hold."""
+    a fraction, for an int that the type cannot hold, and for a bool unless ``x`` has that type: in
+    ``(x == 0) * y`` it tells nothing of the values of ``x``."""
     kind = node(op, x).value_type
+    if isinstance(value, bool) and kind is not Type.bool:
+        raise ElementTypeError(
+            f"{op}: {value} with a node of type {kind}; == and != tell whether nodes are the same, eq() and "
+            f"ne() compare their values; float({value}) is a number{here()}"
+        )
     if kind.is_float:
         return real(op, "the number", value)
     if not isinstance(value, numbers.Integral) and not real(op, "the number", value).is_integer():

@@ -113,6 +113,8 @@ class Report:
         first = f"operators: {self.operators_before} before, {self.operators_after} after; {rules}"
         return "\n".join([first, *(str(change) for change in self.changes)])
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 def expression(node: Node, opened: Collection[Node], top: bool = True) -> str:
     """``node`` as a text, with children and fields of the nodes in ``opened``: ``sum(exp(x), axis=1)``."""

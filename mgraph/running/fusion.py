@@ -104,6 +104,8 @@ class FusionReport:
             lines.append(f"kernel {i:3} {kernel.kind:12} {inside}{f' -> {out}' if out else ''}")
         return "\n".join(lines)
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 def fusion_report(text: str, nodes: Sequence[Node]) -> FusionReport:
     """The report on a compiled module, from its text; ``nodes`` has the node of each row, in order."""

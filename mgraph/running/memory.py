@@ -48,3 +48,5 @@ class MemoryUse:
         )
         there = "" if self.reserved is None else f", {self.reserved / MIB:.0f} MiB are reserved"
         return f"needs {self.needed / MIB:.1f} MiB ({parts}){there}"
+
+    __repr__ = __str__  # for prompts and notebooks

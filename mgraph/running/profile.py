@@ -72,6 +72,8 @@ class Profile:
         head = f"{wall}, {inside}; mean of {self.runs} runs"
         return "\n".join([head, *table([("microseconds", "share", "kernels", "nodes"), *rows], ">>><")])
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 def profiled(run: Callable[[], Any], report: FusionReport, runs: int) -> Profile:
     """The profile of ``run``, which starts the program that the report is about and returns its results.

@@ -78,3 +78,14 @@ def test_names_are_escaped_in_pictures(graph: ExpressionGraph) -> None:
 def test_names_with_characters_that_files_reject_are_drawn(graph: ExpressionGraph, tmp_path: Path) -> None:
     graph.param("a\udcff\0b", (2,))
     assert '"a\ufffd\ufffdb" (0/1)' in graph.graphviz(tmp_path / "g.dot")
+
+
+def test_a_prompt_shows_reports_as_they_print(graph: ExpressionGraph, tmp_path: Path) -> None:
+    x = graph.param("x", (2,), inits.ones())
+    top = mgraph.sum(x * x)
+    graph.forward()
+    graph.dump(tmp_path / "values.npz")
+    dumps = [tmp_path / "values.npz"] * 2
+    reports = mgraph.check_gradients(top), graph.memory(), graph.fusion_report(), mgraph.diff(*dumps)
+    for report in reports:
+        assert repr(report) == str(report) != "" and type(report).__name__ not in repr(report)

@@ -227,6 +227,8 @@ class BudgetReport:
         lines = table([head, *self._table(types)], f"<<{'>' * len(types)}<<")
         return "\n".join([*lines, *self._findings(), *self._notes(), self._summary()])
 
+    __repr__ = __str__  # for prompts and notebooks
+
     def _table(self, types: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """A row for the values and one for the gradients of each operator: ours and JAX's by type."""
         for (operator, direction), rows in self._grouped().items():

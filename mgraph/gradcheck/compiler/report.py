@@ -95,6 +95,8 @@ class CompiledReport:
             lines.append(f"  {note}: {', '.join(named)}")
         return "\n".join([*lines, self._summary()])
 
+    __repr__ = __str__  # for prompts and notebooks
+
     def _summary(self) -> str:
         names = {row.operator for row in self.rows}
         sizes = sorted({n for row in self.rows for ns in row.sizes.values() for n in ns})

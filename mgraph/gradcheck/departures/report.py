@@ -138,6 +138,8 @@ class DepartureReport:
     def __str__(self) -> str:
         return self.table(10)
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 def _node_json(node: NodeCheck) -> dict[str, Any]:
     return {

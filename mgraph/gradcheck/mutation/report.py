@@ -170,6 +170,8 @@ class MutantReport:
         """As ``table``, without equivalents that were not declared but found."""
         return "\n".join([*self._rows(), *self._lives(), *self._equivalents(every=False), self._summary()])
 
+    __repr__ = __str__  # for prompts and notebooks
+
     def _rows(self) -> list[str]:
         used = [w for w in WITNESSES if self.killed[w]]
         titles = "operator", "type", "mutants", *used, "equivalent", "survive", "verdict"

@@ -69,6 +69,8 @@ class SmallestFailure:
     def __str__(self) -> str:
         return self.test
 
+    __repr__ = __str__  # for prompts and notebooks
+
 
 def _finite(array: np.ndarray) -> Any:
     return finite(array.item()) if not array.ndim else [_finite(part) for part in array]

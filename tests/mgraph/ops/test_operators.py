@@ -300,6 +300,19 @@ def test_numbers_below_zero_are_an_error_where_they_mean_nothing(graph: Expressi
         eval(call, vars(mgraph) | {"x": param(graph, [1.0])})
 
 
+@pytest.mark.parametrize(
+    "call", ["(x == 0) * x", "x - (x != 0)", "x / True", "maximum(x, False)", "lt(i, True)", "i + (i == i)"]
+)
+def test_a_comparison_by_identity_is_no_number(graph: ExpressionGraph, call: str) -> None:
+    nodes = {"x": param(graph, [0.0, 1.0]), "i": constant(graph, [0, 1], "int32")}
+    with pytest.raises(ElementTypeError, match=r"(True|False) with a node of type \w+; .* eq\(\) and ne\(\)"):
+        eval(call, vars(mgraph) | nodes)
+
+
+def test_a_bool_compares_with_bools(graph: ExpressionGraph) -> None:
+    assert value(mgraph.eq(constant(graph, [True, False], "bool"), True)).tolist() == [1, 0]
+
+
 @pytest.mark.parametrize("base", [0, 1, 2, 1.5])
 def test_a_power_of_integers_says_that_it_is_a_power(graph: ExpressionGraph, base: float) -> None:
     with pytest.raises(ElementTypeError, match="^pow: expected a node of a floating point type, got int32"):
