@@ -141,8 +141,8 @@ class RNN(Layer):
         before each step, by its first node in layers that run forwards and by its second in the others, so
         that every sentence of a packed row starts from zeros (``carried_states``). ``ArgumentError`` for a
         state that is no tuple or has a wrong number of nodes, and for a mask with ``carried``; ``ShapeError``
-        if ``x`` does not have three axes, and for a mask that is not ``(time, batch, 1)``;
-        ``ElementTypeError`` if ``x`` or the mask is no node.
+        unless ``x`` has three axes, the mask is ``(time, batch, 1)`` and each state ``(batch, dim_state)``;
+        ``ElementTypeError`` if one of them is no node.
         """
         graph = graph_of("RNN", x)
         if len(x.shape) != 3:
@@ -158,7 +158,7 @@ class RNN(Layer):
             cell.draw_masks(graph)
         if states is None:
             states = [cell.start(graph, x.shape[1]) for cell in self.layers]
-        firsts = self._checked(states)
+        firsts = self._checked(states, x.shape[1])
         has_more = mask is not None or carried is not None
         lasts: list[State] = []
         given: list[Node] = []
@@ -192,14 +192,15 @@ class RNN(Layer):
             raise ShapeError(f"a step of an RNN is over (batch, features), got {x.shape}")
         nexts: list[State] = []
         given: list[Node] = []
-        for number, (cell, state) in enumerate(zip(self.layers, self._checked(states), strict=True)):
+        firsts = self._checked(states, x.shape[0])
+        for number, (cell, state) in enumerate(zip(self.layers, firsts, strict=True)):
             state, contexts = cell.step(cell.apply_input(x), state)
             x = self._joined(number, state[0], x)
             nexts.append(state)
             given.extend(contexts)
         return Transduced(x, tuple(nexts), tuple(given))
 
-    def _checked(self, states: Sequence[State]) -> Sequence[State]:
+    def _checked(self, states: Sequence[State], batch: int) -> Sequence[State]:
         parts = [states, *states] if isinstance(states, Sequence) else [states]
         for part in parts:
             if not isinstance(part, Sequence):
@@ -209,6 +210,14 @@ class RNN(Layer):
             raise ArgumentError(
                 f"an RNN whose layers have states of {expected} nodes got states of {found} nodes"
             )
+        for number, (cell, state) in enumerate(zip(self.layers, states, strict=True), 1):
+            shape = batch, cell.first.dim_state
+            for given in state:
+                if node("state of an RNN", given).shape != shape:
+                    raise ShapeError(
+                        f"state of layer {number} of an RNN: expected (batch, dim_state), {shape}, got"
+                        f" {given.shape}"
+                    )
         return states
 
     def _joined(self, number: int, output: Node, x: Node) -> Node:

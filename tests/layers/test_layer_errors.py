@@ -112,6 +112,14 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         "states of an RNN are a tuple of nodes for each layer, got ConstantNode",
     ),
     (
+        lambda g: layers.RNN([gru(g)])(ones(g, 5, 2, 3), None, [(ones(g, 1, 2, 4),)]),
+        r"state of layer 1 of an RNN: expected \(batch, dim_state\), \(2, 4\), got \(1, 2, 4\)",
+    ),
+    (
+        lambda g: layers.RNN([gru(g)]).step(ones(g, 2, 3), [(ones(g, 1, 4),)]),
+        r"state of layer 1 of an RNN: expected \(batch, dim_state\), \(2, 4\), got \(1, 4\)",
+    ),
+    (
         lambda g: layers.EncoderLayer("l", SMALL, 1)(ones(g, 3, 8), ones(g, 1, 1, 1, 3)),
         r"MultiHeadAttention with 'l_self_Wq': expected \(batch, time, 8\), got \(3, 8\)",
     ),
