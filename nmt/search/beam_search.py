@@ -447,7 +447,7 @@ class Job:
         full: bool,
     ) -> list[Request]:
         """The sentences to enter a lane that already holds ``held``; see ``Waiting.take``."""
-        return self.waiting.take(size, shape.waiting, fits, full=full)
+        return self.waiting.take(size, shape.waiting, fits, full=full and shape.rows > 1)
 
     def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
         """When a lane returns to the host: how many of its ``living`` sentences may be left, by default

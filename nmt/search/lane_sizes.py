@@ -39,9 +39,10 @@ WASTE, STEPS_WASTED = {"cpu": 25_000}, 1_500
 """About how much is wasted before a program is made: in steps of one hypothesis, by platform; in steps of all
 rows, where rows are nearly free."""
 FEW_ROWS = 8
-MORE = 8
-"""Lengths are chosen again after one sentence more for this many known ones: with hundreds of lengths,
-choosing takes milliseconds, too many for each line of a queue."""
+MORE, MOST_MORE = 8, 1_000
+"""Lengths are chosen again after one sentence more for ``MORE`` known ones, but after ``MOST_MORE`` at the
+latest, as texts may change: with hundreds of lengths, choosing takes milliseconds, too many for each line of
+a queue."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -124,7 +125,7 @@ class Lengths:
             self._seen.update(now)
             self._total += now.total()
             longer = max(now, default=0) > max(self._lanes, default=0)
-            if longer or MORE * (self._total - self._chosen_for) > self._chosen_for:
+            if longer or self._total - self._chosen_for > min(self._chosen_for // MORE, MOST_MORE):
                 self._choose()
             return sorted({self._lane(length) for length in now})
 

@@ -12,13 +12,16 @@ from nmt.search.beam_search import BeamSearch, Job
 from nmt.search.lane_sizes import LaneSize
 from nmt.search.lane_state import LaneShape
 from nmt.search.results import Hypothesis
-from nmt.search.schedule import Found, Request, Waiting
+from nmt.search.schedule import TURN, Found, Request, Waiting
 from nmt.search.work import SearchWork
 
 STEPS = 16
 """The most steps of a lane before newly arrived sentences may enter it."""
 LONELY = 8
 """A lane with this many times the rows that it needs takes no more sentences."""
+OVERTAKING = 8
+"""A lane makes way for a sentence of another lane after about this many times the sentences that it holds:
+its rows fall idle one by one meanwhile, so lanes that change often are half empty."""
 
 
 class Arriving(Waiting):
@@ -92,9 +95,8 @@ class Arriving(Waiting):
         """The earliest turn of a sentence that waits for another lane, one without a search; infinity if none
         does."""
         with self._changed:
-            others = (other for other, own in self._queues.items() if own and other != size)
-            idle = (other for other in others if not self._searches[other])
-            return min((self.turn(self._queues[other][0]) for other in idle), default=math.inf)
+            idle = (own for other, own in self._queues.items() if other != size and not self._searches[other])
+            return min((self.turn(own[0]) for own in idle if own), default=math.inf)
 
     def close(self) -> None:
         """Accept no more sentences."""
@@ -121,8 +123,8 @@ class OpenJob(Job):
     A sentence enters a lane while others are searched there, at most ``STEPS`` steps after its arrival if a
     row is free. A lane gets rows for the sentences that wait when it is opened. If many more or far fewer
     wait later, it takes no more, and the next lane gets another number of rows. Nor does it take sentences of
-    later turns than one that it cannot take and no other search can: that one would wait as long as others
-    arrive.
+    much later turns than one that it cannot take and no other search can: that one would wait as long as
+    others arrive.
 
     found, failed: called by the search threads with the index of a sentence and its hypotheses, or the error
     that ended its search. Other arguments: as for ``Job``.
@@ -204,7 +206,8 @@ class OpenJob(Job):
         if (crowded or lonely) and held and self._rows(size, [*held, *waiting]) != shape.rows:
             return []
 
-        last = self.arriving.turn_elsewhere(size)
+        ahead = OVERTAKING * len(held) // TURN
+        last = self.arriving.turn_elsewhere(size) + ahead
 
         def may_enter(request: Request) -> bool:
             nonlocal last
@@ -212,7 +215,7 @@ class OpenJob(Job):
             few = request.candidates is None or len(request.candidates) <= shape.candidates
             if turn <= last and few and fits(request):
                 return True
-            last = min(last, turn)
+            last = min(last, turn + ahead)
             return False
 
         return super()._take(size, shape, may_enter, held, full)

@@ -116,9 +116,10 @@ class Waiting:
         """Take up to ``most`` sentences that fit from the queue of a lane, in order, but no more than one
         search's fair share.
 
-        When this queue is empty, sentences of shorter lanes may enter too. If the lane is ``full`` of its own
-        sentences, the longest of the others do, or rows would fall idle one by one. Otherwise the others
-        enter only if there is room for all; if many are left, it is better to end this lane and open theirs.
+        When this queue is empty, sentences of shorter lanes may enter too. If the lane has several rows,
+        ``full`` of its own sentences, the longest of the others do, or rows would fall idle one by one.
+        Otherwise the others enter only if there is room for all; if many are left, it is better to end this
+        lane and open theirs.
         """
         with self._lock:
             own = self._queues.get(size, [])  # none if the queues were stopped meanwhile

@@ -154,6 +154,12 @@ def test_lengths_are_not_chosen_for_every_line(monkeypatch: pytest.MonkeyPatch) 
     assert lengths.lanes([30]) == [48] and chosen[-1] == 1001, "a longer one has no lane yet"
 
 
+def test_shorter_texts_after_many_long_ones_soon_have_their_own_lane() -> None:
+    lengths = Lengths()
+    lengths.lanes([400] * 100_000)
+    assert [lengths.lanes([15] * 100) for _ in range(25)][-1] == [24]
+
+
 @given(st.dictionaries(st.integers(1, 400), st.integers(1, 50_000), min_size=1, max_size=8))
 def test_lanes_and_doors_make_few_programs(counts: dict[int, int]) -> None:
     lengths = Lengths()

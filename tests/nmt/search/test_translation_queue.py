@@ -23,7 +23,7 @@ from mgraph import ArgumentError
 from nmt import LineTimeoutError, OptionError, QueueClosedError, QueueFullError, TranslationQueue, Translator
 from nmt.search.beam_search import Job
 from nmt.search.lane_sizes import LaneRows, LaneSize
-from nmt.search.open_job import STEPS, Arriving, OpenJob
+from nmt.search.open_job import OVERTAKING, STEPS, Arriving, OpenJob
 from nmt.search.results import Hypothesis, Translation
 from nmt.search.schedule import TURN, Request
 from nmt.search.service import TranslationService
@@ -531,6 +531,23 @@ def test_a_lane_that_is_never_empty_makes_way_for_sentences_of_earlier_turns() -
     job.arriving.leave(SHORT)
     assert job.arriving.next_lane() == LONG, "has the earliest turn of those left"
     assert taken(SHORT) == {3}, "another search takes the others"
+
+
+def test_a_lane_that_holds_many_sentences_makes_way_later() -> None:
+    """Its rows fall idle one by one meanwhile, which may take longer than a turn on a GPU."""
+    job, shape = a_job(), cast(Any, SimpleNamespace(rows=64, waiting=9999, candidates=0))
+    assert job.add([request(0, 40), *(request(index) for index in range(TURN, 5 * TURN))])
+    found = job._take(SHORT, shape, lambda _: True, [request(9999)] * (3 * TURN // OVERTAKING), False)
+    assert {one.index // TURN for one in found} == {1, 2}
+
+
+def test_a_lane_of_one_row_leaves_others_to_their_lanes() -> None:
+    """They would be searched one by one after an unusually long translation, as long as they are long."""
+    job, whole = a_job(), LaneSize(48, 600, 1200)
+    assert job.add([request(0, 20), request(1, 20)])
+    for rows, taken in (1, 0), (2, 1):
+        shape = cast(Any, SimpleNamespace(rows=rows, waiting=1, candidates=0))
+        assert len(job._take(whole, shape, lambda _: True, [request(9, 40)], True)) == taken
 
 
 def test_what_finds_no_room_in_a_lane_is_not_overtaken_by_later_turns() -> None:
