@@ -35,7 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
-with queue, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+class Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # connections that wait to be accepted: with the default, 5, a burst loses some
+
+
+with queue, Server(("127.0.0.1", 0), Handler) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/translate"
     with urlopen(url, data=b"six\none hundred one") as response:

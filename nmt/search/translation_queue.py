@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 import threading
 import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,7 +26,11 @@ from nmt.settings import OptionError
 from nmt.text.lines import as_bytes, without_end
 from nmt.text.sentences import Sentence
 
+logger = logging.getLogger(__name__)
+
 MOST_LINES = 10_000
+FEW_DEADLINES = 1024
+"""Deadlines of futures that are done are kept up to this number."""
 
 
 class QueueFullError(MGraphError):
@@ -179,8 +184,8 @@ class TranslationQueue:
         place = self._asked()
         try:
             await asyncio.wrap_future(place)
-        except asyncio.CancelledError:
-            if not place.cancelled():
+        except (asyncio.CancelledError, GeneratorExit):  # the latter if the event loop is closed meanwhile
+            if not self._taken_back(place):
                 self._leave()
             raise
         return await asyncio.wrap_future(self._entered(row, timeout))
@@ -208,7 +213,8 @@ class TranslationQueue:
     def close(self, *, drop: bool = False) -> None:
         """Take no more lines, and wait until those in the queue are done.
 
-        drop: cancel them instead. May be called more than once, by any thread.
+        drop: cancel them instead. May be called more than once, by any thread; in a future's callback it may
+        return before they are done.
         """
         with self._lock:
             self._closed = True
@@ -300,6 +306,8 @@ class TranslationQueue:
         if future.cancelled() or future.exception():
             draws = self.translator.service.draws
             self._job.arriving.remove(range(number * draws, (number + 1) * draws))
+        if future.cancelled():  # otherwise ``concurrent.futures.wait`` and ``as_completed`` wait for ever
+            future.set_running_or_notify_cancel()
         self._leave()
 
     def _deliver(self, index: int, some: list[Hypothesis]) -> None:
@@ -317,7 +325,7 @@ class TranslationQueue:
         except Exception as error:
             self._fail(index, error)
             return
-        with suppress(InvalidStateError):
+        with _finishing():
             line.future.set_result(found)
 
     def _fail(self, index: int, error: Exception) -> None:
@@ -325,7 +333,7 @@ class TranslationQueue:
         with self._lock:
             line = self._lines.get(index // self.translator.service.draws)
         if line is not None:
-            with suppress(InvalidStateError):
+            with _finishing():
                 line.future.set_exception(error)
 
 
@@ -335,6 +343,7 @@ class _Deadlines:
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._heap: list[tuple[float, int, float, weakref.ref[Future[Translation]]]] = []
+        self._most = FEW_DEADLINES
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -343,6 +352,10 @@ class _Deadlines:
         """Fail ``future`` with LineTimeoutError if it is not done ``seconds`` from now."""
         entry = time.monotonic() + seconds, next(self._numbers), seconds, weakref.ref(future)
         with self._changed:
+            if len(self._heap) >= self._most:  # most futures are done long before their time
+                self._heap = [known for known in self._heap if (one := known[-1]()) and not one.done()]
+                heapq.heapify(self._heap)
+                self._most = max(FEW_DEADLINES, 2 * len(self._heap))
             heapq.heappush(self._heap, entry)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="mgraph-deadlines", daemon=True)
@@ -366,7 +379,7 @@ class _Deadlines:
                     return
                 _, _, seconds, reference = heapq.heappop(self._heap)
             if future := reference():
-                with suppress(InvalidStateError):
+                with _finishing():
                     future.set_exception(LineTimeoutError(f"a line was not translated in {seconds:g} s"))
 
 
@@ -375,10 +388,23 @@ def _work(job: OpenJob, number: int, settings: Callable[[], AbstractContextManag
         job.run(number)
 
 
+@contextmanager
+def _finishing() -> Iterator[None]:
+    """Finishes a future, unless it is done. ``SystemExit`` from a callback, which the future passes on, is
+    logged: if it ended a thread of the queue, the other lines would wait for ever."""
+    try:
+        yield
+    except InvalidStateError:
+        pass
+    except BaseException:
+        logger.exception("a callback of a line's future raised this")
+
+
 def _join(threads: Sequence[threading.Thread]) -> None:
+    if threading.current_thread() in threads:  # two that close the queue would wait for each other
+        return
     for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join()
+        thread.join()
 
 
 def _popped(places: OrderedDict[Future[None], None]) -> Iterator[Future[None]]:

@@ -7,9 +7,10 @@ import gc
 import math
 import random
 import signal
+import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from nmt.search.open_job import OVERTAKING, STEPS, Arriving, OpenJob
 from nmt.search.results import Hypothesis, Translation
 from nmt.search.schedule import TURN, Request
 from nmt.search.service import TranslationService
+from nmt.search.translation_queue import FEW_DEADLINES, _Deadlines
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import LineEncoder, Sentence
 from tests.helpers.fresh import python
@@ -199,6 +201,36 @@ def test_what_is_taken_back_makes_room(translator: Translator, held: threading.E
         assert queue.submit("the cat").result(SECONDS).text
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_task_whose_loop_is_closed_keeps_no_place(
+    given: bool, translator: Translator, held: threading.Event
+) -> None:
+    async def begun(queue: TranslationQueue) -> Coroutine[Any, Any, Translation]:
+        task = queue.translation("a cat")
+        task.send(None)
+        return task
+
+    with TranslationQueue(translator, most_lines=1) as queue:
+        first = queue.submit("the cat")
+        task = asyncio.run(begun(queue))
+        if given:
+            assert first.cancel()
+        task.close()  # as the collector does
+        first.cancel()
+        held.set()
+        assert queue.submit("the cat").result(SECONDS).text
+
+
+def test_what_is_cancelled_is_done_for_those_who_wait(translator: Translator, held: threading.Event) -> None:
+    queue = TranslationQueue(translator)
+    futures = [queue.submit(line) for line in LINES[1:9]]
+    assert futures[0].cancel()
+    assert wait_for(futures[:1], SECONDS).done
+    threading.Timer(0.05, held.set).start()
+    queue.close(drop=True)
+    assert not wait_for(futures, 0).not_done
+
+
 @pytest.mark.parametrize("draws", [1, 2])
 def test_what_is_taken_back_takes_no_other_line_along(
     draws: int, translator: Translator, monkeypatch: pytest.MonkeyPatch, held: threading.Event
@@ -305,6 +337,50 @@ def test_closing_finishes_or_drops(translator: Translator, held: threading.Event
             with pytest.raises(QueueClosedError, match="the queue is closed"):
                 queue.submit(line)
         assert len(queue) == 0
+
+
+def test_several_search_threads_may_close_the_queue(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Barrier(3)
+
+    def run(self: OpenJob, number: int) -> None:
+        begin.wait(SECONDS)
+        queue.close()
+
+    monkeypatch.setattr(OpenJob, "run", run)
+    queue = TranslationQueue(translator)
+    begin.wait(SECONDS)
+    for thread in queue._threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("timeout", [None, 0.01])
+def test_an_exit_in_a_callback_costs_no_other_line(
+    timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with TranslationQueue(make(cpu_threads=1)) as queue:
+        first = queue.submit("cat " * 9, timeout=timeout)
+        first.add_done_callback(lambda _: sys.exit(3))
+        wait_for([first], SECONDS)
+        assert queue.submit("the cat").result(SECONDS).text
+        with pytest.raises(LineTimeoutError):
+            queue.submit("cat " * 30, timeout=0).result(SECONDS)
+    assert "SystemExit: 3" in caplog.text
+
+
+def test_deadlines_of_what_is_done_are_not_kept() -> None:
+    deadlines, waiting = _Deadlines(), Future[Translation]()
+    deadlines.add(waiting, 0.2)
+    for _ in range(3 * FEW_DEADLINES):
+        future = Future[Translation]()
+        future.cancel()
+        deadlines.add(future, 3600)
+    assert len(deadlines._heap) <= FEW_DEADLINES
+    with pytest.raises(LineTimeoutError):
+        waiting.result(SECONDS)
+    deadlines.stop()
 
 
 def test_an_error_of_a_search_costs_its_lines_only(
