@@ -26,7 +26,7 @@ _PATHS = ("models", "vocabs")
 _SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
 _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
-_HUGGINGFACES = {"model.safetensors", "pytorch_model.bin"}
+_HUGGINGFACES = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"}
 _NO_MODELS = ("*.optimizer.npz", "*.orig.npz", "lex*", "*.s2t.bin")
 _MOST_NAMED = 20
 

@@ -173,7 +173,7 @@ def from_huggingface(
     from Marian's. ``ConversionError`` names what is missing or not representable in Marian.
     """
     arrays = _Arrays(tensors)
-    source, target = (arrays.table(name) for name in TABLES)
+    source, target = map(arrays.table, _table_names(config))
     tied_source = _are_tied(config, "share_encoder_decoder_embeddings", source, target)
     output = arrays.found.get(OUTPUT, target)
     tied_output = _are_tied(config, "tie_word_embeddings", target, output)
@@ -217,9 +217,10 @@ class _Arrays:
             )
         return self.found[name]
 
-    def table(self, name: str) -> np.ndarray:
-        """An embedding table; files omit it if it is the shared one."""
-        table = self.found[name] if name in self.found else self[SHARED]
+    def table(self, names: tuple[str, ...]) -> np.ndarray:
+        """The embedding table under the first of ``names`` that is there."""
+        name = next((name for name in names if name in self.found), SHARED)
+        table = self[name]
         if table.ndim != 2:
             raise ConversionError(f"{name}: expected a table of two axes, got shape {table.shape}")
         return table
@@ -232,6 +233,15 @@ def _as_array(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "fiu":
         raise ConversionError(f"{name}: expected numbers, got {array.dtype}")
     return array.astype(np.float32, copy=False)
+
+
+def _table_names(config: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the tables of source and target; files hold a tied table under any one of its names."""
+    source, target = TABLES
+    output = (OUTPUT,) if config.get("tie_word_embeddings", True) else ()
+    if config.get("share_encoder_decoder_embeddings", True):
+        return (source, SHARED, target, *output), (target, SHARED, source, *output)
+    return (source, SHARED), (target, SHARED, *output)
 
 
 def _are_tied(config: Mapping[str, Any], key: str, first: np.ndarray, second: np.ndarray) -> bool:
@@ -268,7 +278,8 @@ def _check_positions(arrays: _Arrays) -> None:
                 continue
             if np.abs(table - huggingface_positions(*table.shape)).max(initial=0) > _SAME_POSITIONS:
                 raise ConversionError(
-                    f"{name}: expected sinusoids as Marian computes them, got other numbers"
+                    f"{name}: expected sinusoids as Marian computes them, got other numbers, as after "
+                    "training with HuggingFace without embed_positions.requires_grad_(False)"
                 )
         logger.warning(
             "%s: HuggingFace's positions become Marian's, whose wavelengths differ a little; so do results",

@@ -45,6 +45,7 @@ WEIGHTS, INDEX, TORCH_WEIGHTS = "model.safetensors", "model.safetensors.index.js
 _MOST_BYTES = 1 << 26
 PAD_WORD = "<pad>"
 WORDS = ("vocab.json", "target_vocab.json")
+ADDED_WORDS = "added_tokens.json"
 
 
 def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) -> None:
@@ -108,11 +109,12 @@ def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
 
 
 def _generation(config: Mapping[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """The options of ``generate``: as in Marian, ``<pad>`` and ``<unk>`` are never output."""
+    """The options of ``generate``: as in Marian, ``<pad>``, ``<unk>`` and control characters are barred."""
     pad = config["pad_token_id"]
     keys = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "bos_token_id")
-    never = [[pad], *([[tokenizer.unk_id]] if tokenizer else [])]
-    return {key: config[key] for key in keys} | {"bad_words_ids": never, "max_length": MAX_POSITIONS // 2}
+    never = [pad, *((tokenizer.unk_id, *tokenizer.control_ids) if tokenizer else ())]
+    words = [[number] for number in never]
+    return {key: config[key] for key in keys} | {"bad_words_ids": words, "max_length": MAX_POSITIONS // 2}
 
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
@@ -155,7 +157,7 @@ def _marian_files(folder: Path, model: Path, converted: MarianModel) -> dict[str
         logger.warning("%s: no %s, so the model comes without vocabularies", folder, WORDS[0])
         return {}
     second = WORDS[1] if os.path.exists(_at(folder, WORDS[1])) else WORDS[0]
-    words = [_word_ids(_at(folder, name)) for name in (WORDS[0], second)]
+    words = [_added(folder, _word_ids(_at(folder, name))) for name in (WORDS[0], second)]
     missing = [name for name in PIECES if not os.path.exists(_at(folder, name))]
     if missing:
         logger.warning(
@@ -183,11 +185,19 @@ def _search_options(folder: Path) -> list[str]:
     return [f"beam-size: {beams}", f"normalize: {float(penalty)}"]
 
 
-def _word_ids(path: str) -> dict[str, int]:
+def _word_ids(path: str, *, least: int = 1) -> dict[str, int]:
     words = _read_json(path)
-    if not words or not all(type(number) is int and number >= 0 for number in words.values()):
+    if len(words) < least or not all(type(number) is int and number >= 0 for number in words.values()):
         raise ConversionError(f"{path}: expected words and their ids")
     return words
+
+
+def _added(folder: Path, words: dict[str, int]) -> dict[str, int]:
+    """``words`` and those that were added to the tokenizer later (``add_tokens``), as language tokens are."""
+    path = _at(folder, ADDED_WORDS)
+    added = _word_ids(path, least=0) if os.path.exists(path) else {}
+    taken = set(words.values())
+    return {word: number for word, number in added.items() if number not in taken} | words
 
 
 def _check_free(path: str, content: bytes) -> None:
@@ -226,11 +236,13 @@ def _at(folder: Path, name: str) -> str:
 
 
 class Tokenizer(NamedTuple):
-    """The parts of a ``MarianTokenizer``: words and ids of each side, settings, pieces by file name."""
+    """The parts of a ``MarianTokenizer``: words and ids of each side, settings, pieces by file name; and the
+    target's ids that translation must not print (``Vocab.control_ids``)."""
 
     words: tuple[dict[str, int], dict[str, int]]
     settings: dict[str, Any]
     pieces: dict[str, bytes]
+    control_ids: tuple[int, ...] = ()
 
     @property
     def eos_id(self) -> int:
@@ -278,7 +290,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
         "unk_token": special[0][1] or UNK_WORD,
         "pad_token": pad_word,
     }
-    return Tokenizer((source, target), settings, pieces)
+    return Tokenizer((source, target), settings, pieces, vocabs[1].control_ids)
 
 
 def _pieces(paths: Sequence[str]) -> dict[str, bytes]:

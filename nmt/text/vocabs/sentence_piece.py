@@ -161,7 +161,9 @@ class SegmentedVocab(Vocab):
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The detokenized text of ``ids``."""
         words = [self._words[i] for i in self._chosen(ids, ignore_eos)]
-        return self._pieces.decode(words) if words else ""
+        text: str = self._pieces.decode(words) if words else ""
+        # Pieces that only the other side's model has keep the mark of their blank.
+        return text.removeprefix(SPACE).replace(SPACE, " ")
 
     @cached_property
     def _sampler(self) -> PieceSampler:

@@ -16,7 +16,7 @@ from layers import UnsupportedOptionError
 from mgraph import ArgumentError, ModelFileError, ParameterError, Type
 from mgraph.files.parameter_files import load_parameters, save_parameters
 from mgraph.files.safetensors import read_safetensors, write_safetensors
-from nmt import Translator, load_model
+from nmt import Translator, load_model, load_vocab
 from nmt.cli import main
 from nmt.files.huggingface import (
     ConversionError,
@@ -223,6 +223,44 @@ def test_vocabularies_of_words(tmp_path: Path) -> None:
     assert Translator.from_dir(target.parent).options.vocabs
 
 
+def test_words_added_to_the_tokenizer(tmp_path: Path) -> None:
+    """``add_tokens`` writes them to their own file, with ids after ``<pad>``; a taken id stays as it is."""
+    folder = tmp_path / "folder"
+    config, tensors = to_huggingface(HERE / "all.npz")
+    export_huggingface(HERE / "all.npz", folder, [str(path) for path in vocabs_of("all")])
+    for name in (SHARED, BIAS):
+        axis = int(name == BIAS)
+        tensors[name] = np.append(tensors[name], np.take(tensors[name], [5], axis), axis)
+    config |= {"vocab_size": 37, "decoder_vocab_size": 37}
+    stored = {name: tensors[name] for name in tensors if name not in (*TABLES, OUTPUT)}
+    write_safetensors(folder / "model.safetensors", stored)
+    (folder / "config.json").write_text(json.dumps(config))
+    for added in ({}, {">>fra<<": 36, "taken": 5, "<pad>": 36}):
+        (folder / "added_tokens.json").write_text(json.dumps(added))
+        target = tmp_path / f"with {len(added)}" / "model.npz"
+        target.parent.mkdir()
+        import_huggingface(folder, target)
+        vocab = load_vocab(str(target.parent / "vocab.yml"))
+        assert (len(vocab), vocab["<pad>"], vocab["taken"]) == (37 if added else 36, 35, vocab.unk_id)
+    assert vocab[">>fra<<"] == 36
+
+
+def test_control_characters_are_no_output(tmp_path: Path) -> None:
+    """As in Marian's search, byte pieces of control characters do not come out."""
+    path = str(DATA / "vocab" / "bytes.spm")
+    vocab = load_vocab(path)
+    assert len(vocab.control_ids) == 32
+    parameters, text = load_parameters(HERE / "all.npz", Type.float32)
+    size = len(vocab)
+    text = str(text).replace("- 35", f"- {size}")
+    parameters["Wemb"] = np.zeros((size, parameters["Wemb"].shape[1]), np.float32)
+    parameters[MARIAN_BIAS] = np.zeros((1, size), np.float32)
+    save_parameters(tmp_path / "model.npz", parameters, text)
+    export_huggingface(tmp_path / "model.npz", tmp_path / "folder", [path, path])
+    generation = json.loads((tmp_path / "folder" / "generation_config.json").read_text())
+    assert generation["bad_words_ids"] == [[i] for i in (size, vocab.unk_id, *vocab.control_ids)]
+
+
 def test_another_vocabulary_is_not_overwritten(tmp_path: Path) -> None:
     export_huggingface(HERE / "all.npz", tmp_path / "folder", [str(path) for path in vocabs_of("all")])
     (tmp_path / "vocab.yml").write_text("mine: 0\n")
@@ -245,7 +283,7 @@ def test_positions_are_marians_or_a_warning_says_so(caplog: pytest.LogCaptureFix
         from_huggingface(config, tensors)
     assert len(caplog.messages) == 1 and "HuggingFace's positions become Marian's" in caplog.text
     tensors[POSITIONS[0]] = np.zeros((64, 16), np.float32)
-    with pytest.raises(ConversionError, match=r"encoder.embed_positions.weight: expected sinusoids"):
+    with pytest.raises(ConversionError, match=r"encoder.embed_positions.weight: expected .* training"):
         from_huggingface(config, tensors)
 
 
@@ -353,6 +391,21 @@ def test_what_marian_cannot_say(change: dict[str, Any], message: str) -> None:
     config, tensors = checkpoint("hf-all")
     with pytest.raises(ConversionError, match=message):
         from_huggingface(config | change, tensors)
+
+
+@pytest.mark.parametrize(("name", "stored"), [("hf-all", SHARED), ("hf-target", TABLES[1])])
+def test_a_tied_table_has_any_one_of_its_names(name: str, stored: str) -> None:
+    """``safetensors.torch.save_model`` keeps the name that comes first, ``lm_head.weight``."""
+    config, tensors = checkpoint(name)
+    expected = from_huggingface(config, tensors).parameters
+    table = tensors.pop(stored)
+    for other in (OUTPUT, *(TABLES if stored == SHARED else ())):
+        assert other not in tensors
+        found = from_huggingface(config, tensors | {other: table}).parameters
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[key], expected[key]) for key in expected)
+    with pytest.raises(ConversionError, match=r"has no model\.shared\.weight"):
+        from_huggingface(config, tensors)
 
 
 def test_arrays_that_do_not_fit() -> None:

@@ -302,6 +302,11 @@ ERRORS: dict[tuple[str, ...], str] = {
         "model.safetensors",
         "vocab.json",
     ): r"of HuggingFace; .* \(mgraph convert -f .* -t NEW_FOLDER/model\.npz\)",
+    (
+        "config.json",
+        "model-00001-of-00001.safetensors",
+        "model.safetensors.index.json",
+    ): r"of HuggingFace; .* \(mgraph convert -f .* -t NEW_FOLDER/model\.npz\)",
 }
 
 

@@ -115,6 +115,17 @@ def test_raw_text_for_a_list_of_pieces() -> None:
     assert vocab.sample("forty-two", 0, 1) == vocab.encode("forty-two")
 
 
+def test_pieces_of_the_other_side_are_joined_too() -> None:
+    """The vocabulary lists the pieces of both models; the target's lacks ``▁two`` and ``▁seventeen``."""
+    vocab = segmented("target")
+    for words, text in (
+        ("▁two ▁forty ▁seventeen", "two forty seventeen"),
+        ("▁forty ▁two s ▁forty", "forty twos forty"),
+        ("s ▁seventeen ▁two", "s seventeen two"),
+    ):
+        assert vocab.decode([*(vocab[word] for word in words.split()), vocab.eos_id]) == text
+
+
 def test_language_tokens_stay_whole(caplog: pytest.LogCaptureFixture) -> None:
     vocab = segmented()
     assert vocab.languages == {">>deu<<", ">>eng<<"}
