@@ -205,5 +205,5 @@ class LaneRows:
     def _cost(self, rows: int, lengths: Sequence[int], searches: int) -> int:
         """The cost of all steps, in hypotheses, if translations are as long as their sources."""
         at_once = min(searches, -(-len(lengths) // rows))
-        steps = max(*lengths, -(-sum(lengths) // (rows * at_once)), 0)
+        steps = max(*lengths, -(-sum(lengths) // (rows * at_once)))
         return steps * (self._step + rows * self._beam)

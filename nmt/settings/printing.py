@@ -171,7 +171,7 @@ def training_config(options: TrainOptions) -> str:
     }
     if named["relative-paths"]:
         folder = os.path.dirname(named["model"])
-        named = with_paths(named, lambda path: os.path.relpath(path, folder or "."))
+        named = with_paths(named, lambda path: os.path.relpath(path, folder))
     return "\n".join(_entry(TRAIN.options[name], value) for name, value in named.items())
 
 
@@ -182,7 +182,7 @@ def decoder_config(options: TrainOptions, model: str = "") -> str:
     """
     model, vocabs = model or options.model, tuple(options.vocabs)
     if options.relative_paths:
-        folder = os.path.dirname(model) or "."
+        folder = os.path.dirname(model)
         model, vocabs = os.path.basename(model), tuple(os.path.relpath(path, folder) for path in vocabs)
     lines = options.valid_mini_batch
     return "\n".join(

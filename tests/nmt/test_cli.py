@@ -306,6 +306,7 @@ def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> N
             summary = rf"\] \[programs\] Compiled {count}, read 0 from the compilation cache, in \d+\.\d\ds$"
             assert re.search(summary, lines[-2]) and "Total time" in lines[-1]
             assert sum("ompiled" in line for line in lines) == 1
+            assert lines[0].endswith(f"] [mgraph] {__version__} {command} {shlex.join(words)}")
         assert "rograms" not in mgraph(command, *words, "--quiet", stdin=b"six\n").err
 
 
@@ -527,7 +528,7 @@ def module(*words: str, **options) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "nmt", *words],
         **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": ""},  # empty: buffered, as for users
         **options,
     )
 

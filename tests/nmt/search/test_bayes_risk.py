@@ -137,6 +137,9 @@ def test_lists_are_ranked_by_utility() -> None:
     last = shortest.format(found).splitlines()[0].split(" ||| ")[-1]
     assert float(last) == -len(found.text)
     assert [len(one.texts) for one in shortest.translate(LINES[:1], n_best=2)] == [2]
+    longest = shortest.with_options(mbr=lambda hypothesis, _: float(len(hypothesis)), n_best=False)
+    [best] = longest.translate(LINES[:1])
+    assert len(best) == max(map(len, lists.texts)) > len(lists.text), "among all, though only one is returned"
     for other in shortest.with_options(mbr=""), shortest.with_options(mbr="chrf").with_options(mbr=""):
         assert other.translate(LINES[:1], return_scores=True)[0] == lists
     named = shortest.with_options(mbr="chrf"), make(mbr="chrf", n_best=True)

@@ -180,7 +180,7 @@ def test_each_gpu_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_core_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.search.schedule.platform_of", lambda device: "cpu")
     monkeypatch.setattr("nmt.search.schedule.cores", lambda: 99)
-    assert [searches_at_once(*given) for given in ((), (3,), (3, 9))] == [MOST_SEARCHES, 3, 9]
+    assert [searches_at_once(*given) for given in ((), (1,), (3,), (3, 9))] == [MOST_SEARCHES, 1, 3, 9]
 
 
 def test_searches_run_at_once() -> None:

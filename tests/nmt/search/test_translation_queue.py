@@ -26,7 +26,7 @@ from nmt.search.beam_search import Job
 from nmt.search.lane_sizes import LaneRows, LaneSize
 from nmt.search.open_job import OVERTAKING, STEPS, Arriving, OpenJob
 from nmt.search.results import Hypothesis, Translation
-from nmt.search.schedule import TURN, Request
+from nmt.search.schedule import TURN, Found, Request
 from nmt.search.service import TranslationService
 from nmt.search.translation_queue import FEW_DEADLINES, _Deadlines
 from nmt.text.parallel import ParallelTextError
@@ -156,6 +156,7 @@ def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expe
         for _ in range(3):
             result = queue.submit("cat " * 50).result(0)
             assert result.text == "" and result.problem.startswith("51 words with </s>")
+            assert not result.hypotheses[0].finished
         assert queue.submit(LINES[1].encode() + b"\r\n").result(SECONDS).text == expected[1]
         with pytest.raises(ArgumentError, match="a line must be str or bytes, got 3"):
             queue.submit(3)
@@ -164,6 +165,7 @@ def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expe
                 queue.submit(*texts)
         found = queue.submit(b"\xff cat").result(SECONDS)
         assert found.problem == "" and found.attentions == ()
+    assert translator.translate([]) == [] and translator.translate(["cat " * 50]) == [""]
 
 
 def test_a_full_queue_refuses_or_lets_wait(translator: Translator, held: threading.Event) -> None:
@@ -668,6 +670,27 @@ def test_a_lane_ends_once_its_job_is_stopped() -> None:
     job._found = stopping
     job._report(turns)
     assert found == [0, 1] and next(turns) == [(2, [])]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lane_that_has_ended_has_no_search(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next searches would take less than their share, and leave sentences to it."""
+    job, ended = a_job(), list[int]()
+
+    def searched(_: object, size: LaneSize, *rest: object) -> Iterator[Found]:
+        yield [(one.index, []) for one in job.arriving.take(size, 1)]
+        if fails:
+            raise MemoryError("no memory for this")
+
+    monkeypatch.setattr(job, "_searched", searched)
+    monkeypatch.setattr(job, "_found", lambda index, _: ended.append(index))
+    monkeypatch.setattr(job, "_failed", lambda index, _: ended.append(index))
+    assert job.add([request(0), request(1, 40), request(2)])
+    job.arriving.close()
+    assert not job.add([request(3)])
+    job.run(0)
+    assert set(ended) == {0, 1, 2} and not job.arriving.lengths()
+    assert not any(job.arriving._searches.values())
 
 
 def test_early_sentences_do_not_wait_for_longer_ones_that_arrive_later() -> None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from websockets.asyncio.server import serve
@@ -122,6 +123,15 @@ def test_a_place_that_cannot_be_used_is_named(translator: Translator) -> None:
         pytest.raises(OSError, match=f"--host 127.0.0.1 --port {(port := taken.getsockname()[1])}: "),
     ):
         options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=port, host="127.0.0.1")
+        asyncio.run(TranslationServer(queue, options).run())
+
+
+def test_an_address_of_another_machine_cannot_be_used(translator: Translator) -> None:
+    options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host="192.0.2.1")
+    with (
+        TranslationQueue(translator) as queue,
+        pytest.raises(OSError, match=r"--host 192\.0\.2\.1: the server cannot listen there: .*192\.0\.2\.1"),
+    ):
         asyncio.run(TranslationServer(queue, options).run())
 
 
@@ -371,6 +381,33 @@ def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) ->
             pass
 
 
+def test_a_message_that_is_under_way_at_a_stop_is_answered(
+    translator: Translator, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, stopping, received = TranslationServer._rest, threading.Event(), []
+
+    async def rest(self: TranslationServer, connection: Any) -> list[bytes]:
+        async def recv(**options: Any) -> Any:
+            if len(received) == 2:  # the time is over then
+                raise TimeoutError
+            received.append(await connection.recv(**options))
+            return received[-1]
+
+        stopping.set()
+        return await real(self, cast(Any, SimpleNamespace(recv=recv)))
+
+    monkeypatch.setattr(TranslationServer, "_rest", rest)
+    monkeypatch.setattr("nmt.serving.server.GRACE", SECONDS)
+    with serving(translator) as (_, client, stop), client() as connection:
+        stop()
+        assert stopping.wait(SECONDS)
+        for line in LINES[1:3]:
+            connection.send(line)
+        assert [connection.recv(timeout=SECONDS) for _ in range(2)] == [f"{line}\n" for line in expected[1:3]]
+        with pytest.raises(ConnectionClosedOK):
+            connection.recv(timeout=SECONDS)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_comes_while_the_loop_is_behind(translator: Translator, number: signal.Signals) -> None:
     """This happens when many lines have been translated since the loop last ran."""
@@ -465,3 +502,6 @@ def test_what_the_command_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         monkeypatch.delitem(sys.modules, name)
     assert main(["server", "-m", MODEL, "-v", *VOCABS]) == 2
     assert "pip install 'mgraph-jax[server]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "nmt.serving.server", None)
+    with pytest.raises(ModuleNotFoundError, match=r"nmt\.serving\.server"):  # websockets would not help
+        main(["server", "-m", MODEL, "-v", *VOCABS])

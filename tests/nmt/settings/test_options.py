@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from nmt.settings import (
 )
 from nmt.settings.config import Command, notices, parse, read_config
 from nmt.settings.metrics import EMBED, EVALUATE, EmbedOptions, EvaluateOptions
+from nmt.settings.option import shown
 from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
@@ -377,7 +379,24 @@ def test_help_names_every_option_that_works(command) -> None:
             assert option.help
         if option.support is Support.SAVED:
             assert f"  --{option.name}" in text or f"--{option.name}" in of_training
+    entries = re.findall(r"^  (?:-., )?--([\w-]+)", text, re.MULTILINE)
+    assert len(entries) == len(set(entries)), "none twice"
+    assert "describe a model file" in text and "describe a model file" not in of_training
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_help_shows_the_kind_and_the_default_of_each_option() -> None:
+    lines = help_text(DECODE).splitlines()
+    assert "  -b, --beam-size INT=12            hypotheses kept per sentence" in lines
+    assert "  --allow-unk                       let unknown words appear in translations" in lines
+    assert any(line.startswith("  -m, --models STR ...              the model") for line in lines)
+    assert "  --maxi-batch-sort STR=none        sort them by this side: none, src, trg" in lines
+    assert any(line.startswith("  --mini-batch-round-up=true  ") for line in help_text(TRAIN).splitlines())
+
+
+def test_the_log_shows_values_as_words() -> None:
+    values = ("a", 2, 0.5), True, "none", ({"type": "s2s"},)
+    assert [shown(value) for value in values] == ["a 2 0.5", "true", "none", '{"type": "s2s"}']
 
 
 @pytest.mark.parametrize(("function", "command"), [(Translator, DECODE), (Scorer, SCORE), (Trainer, TRAIN)])
