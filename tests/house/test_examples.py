@@ -44,7 +44,8 @@ def test_the_rest_server_answers_requests_whose_size_it_cannot_know() -> None:
     tree = ast.parse((ROOT / "examples" / "13_rest_server.py").read_text())
     tree.body = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     queue = SimpleNamespace(translate=lambda lines: [line.decode().upper() for line in lines])
-    names: dict[str, Any] = {"BaseHTTPRequestHandler": BaseHTTPRequestHandler, "queue": queue}
+    names: dict[str, Any] = {cls.__name__: cls for cls in (BaseHTTPRequestHandler, ThreadingHTTPServer)}
+    names["queue"] = queue
     exec(compile(tree, "13_rest_server.py", "exec"), names)
     handler = type("Quiet", (names["Handler"],), {"log_message": lambda *_: None})
     expected = {
@@ -55,7 +56,7 @@ def test_the_rest_server_answers_requests_whose_size_it_cannot_know() -> None:
         "Content-Length: abc\r\n\r\n": 400,
         "Content-Length: 9999999\r\n\r\n": 413,
     }
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with names["Server"](("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         for rest, code in expected.items():
             with socket.create_connection(server.server_address[:2], timeout=5) as client:
