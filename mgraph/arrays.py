@@ -35,9 +35,8 @@ def as_array(what: str, value: Any) -> np.ndarray:
     tracing it, ``ArgumentError`` for a masked array and anything else that NumPy cannot convert."""
     refuse_traced(what, value)
     try:
-        if isinstance(value, np.ma.MaskedArray):
-            raise TypeError("its mask would be lost")
-        return np.array(value)
+        if not isinstance(value, np.ma.MaskedArray):  # whose mask would be lost
+            return np.array(value)
     except ValueError:
         raise ShapeError(
             f"{what} takes an array, got {value!r}, whose parts differ in shape{here()}"
@@ -46,7 +45,8 @@ def as_array(what: str, value: Any) -> np.ndarray:
         refuse_traced(what, next(v for v in jax.tree.leaves(value) if isinstance(v, jax.core.Tracer)))
         raise
     except TypeError:  # e.g. for a random key
-        raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}") from None
+        pass
+    raise ArgumentError(f"{what} takes an array, got {described(value)}{here()}")
 
 
 def holds_numbers(array: np.ndarray) -> bool:

@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from mgraph.files.paths import path_text
+from mgraph.names import first_of
 from nmt.settings import DECODE, Command, OptionError
 
 # Decoder configurations have `models:`, those of training `model:`; in a vocabulary, an id follows the word.
@@ -210,14 +211,9 @@ class _Directory:
         packed = [name for name in self.names if name.endswith((".bin.gz", ".npz.gz", ".spm.gz"))]
         if packed:
             yield f"packed files must be unpacked first (gunzip): {', '.join(packed)}"
-        yield f"the directory holds {len(self.names)} files: {_first_of(self.names) or 'none'}"
+        yield f"the directory holds {len(self.names)} files: {first_of(self.names, _MOST_NAMED) or 'none'}"
         if self.folders:
-            yield f"and other directories, which are not searched: {_first_of(self.folders)}"
-
-
-def _first_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+            yield f"and other directories, which are not searched: {first_of(self.folders, _MOST_NAMED)}"
 
 
 def _listed(paths: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from mgraph import inits, remove_as_root
 from mgraph.errors import NonFiniteError
+from mgraph.names import first_of
 from nmt.models import Model
 from nmt.training.learning.batch_arrays import Arrays, part_of_group
 from nmt.training.learning.objective import Differentiated, Objective
@@ -42,8 +43,7 @@ class FiniteCheck:
         cost = float(jnp.sum(found.cost))
         if jnp.isfinite(cost) and not bad:
             return
-        more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
-        gradients = f", the gradient is not finite at {', '.join(bad[:MOST_NAMED])}{more}" if bad else ""
+        gradients = f", the gradient is not finite at {first_of(bad, MOST_NAMED)}" if bad else ""
         origin = self._origin(params, arrays, groups)
         raise DivergenceError(f"--check-nan: update {number}: the cost is {cost:g}{gradients}{origin}")
 

@@ -206,6 +206,20 @@ def together(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) ->
     return started(*((command, {}) for command in commands))
 
 
+def wait_until_logged(log: Path, said: str, processes: Sequence[subprocess.Popen]) -> None:
+    """Wait until the log has this text; no process may end before."""
+    while not (log.exists() and said in log.read_text()):
+        assert [process.poll() for process in processes] == [None] * len(processes)
+        time.sleep(0.05)
+
+
+def assert_ended(processes: Sequence[subprocess.Popen], code: int) -> None:
+    """Assert that all processes end with this exit code."""
+    for process in processes:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == code, said
+
+
 def lines(log: Path) -> list[str]:
     """Lines about training and validation, without times and speeds."""
     wanted = [line for line in log.read_text().splitlines() if "Ep. " in line]
@@ -251,9 +265,7 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
             assert [process.poll() for process in processes] == [None, None]
             time.sleep(0.1)
         processes[1].send_signal(signal.SIGTERM)
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 143, said
+        assert_ended(processes, 143)
     for two, one in zip(lines(log), lines(folder / "one.log"), strict=False):
         assert NUMBER.sub("", two) == NUMBER.sub("", one)
         assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
@@ -273,13 +285,9 @@ def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
     )
     with started(*((command, {}) for command in commands)) as processes:
         log = folder / "first.log"
-        while not (log.exists() and "Saving optimizer" in log.read_text()):
-            assert [process.poll() for process in processes] == [None, None]
-            time.sleep(0.1)
+        wait_until_logged(log, "Saving optimizer", processes)
         processes[0].send_signal(signal.SIGTERM)
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 143, said
+        assert_ended(processes, 143)
     updates = max(map(int, UPDATE.findall(log.read_text())))
     assert log.read_text().count("Saving optimizer") == updates // 6 + 1
     assert yaml.safe_load((folder / "first.npz.progress.yml").read_text())["batches"] == updates
@@ -291,13 +299,9 @@ def test_processes_stop_together_while_statistics_are_collected(folder: Path) ->
     fit = "--mini-batch-fit", "--mini-batch-fit-step", "1", "--max-length", "200", "--workspace", "256"
     with together(folder, "fit", *fit) as processes:
         log = folder / "fit.log"
-        while not (log.exists() and "Collecting statistics" in log.read_text()):
-            assert [process.poll() for process in processes] == [None, None]
-            time.sleep(0.05)
+        wait_until_logged(log, "Collecting statistics", processes)
         processes[1].send_signal(signal.SIGTERM)
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 143, said
+        assert_ended(processes, 143)
     assert "Stopped while collecting statistics" in log.read_text()
     assert "Typical MB size" not in log.read_text()
     assert not (folder / "fit.npz").exists()
@@ -313,9 +317,7 @@ def test_a_process_that_waits_for_the_others_ends_at_once(
     # The process that runs the tests may ignore SIGINT, and then this process would, too.
     with on_signals(lambda: None, sent), started((alone, {})) as (process,):
         log = folder / f"{name}.log"
-        while not (log.exists() and "process 0 of 2" in log.read_text()):
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until_logged(log, "process 0 of 2", [process])
         time.sleep(0.5)  # until it waits; JAX would wait for five minutes
         process.send_signal(sent)
         _, said = process.communicate(timeout=30)
@@ -354,9 +356,7 @@ def test_whether_to_validate_is_what_the_first_process_says(folder: Path, first:
     else:
         del command[at - 1 : at + 2]
     with started(*((command, {}) for command in commands)) as processes:
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 0, said
+        assert_ended(processes, 0)
     assert len(lines(folder / f"{name}.log")) == (6 if first else 4)
 
 
@@ -372,9 +372,7 @@ def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path
     assert len(expected) == 8
     more = ["--after-batches", "6", "--tensor-parallel", "2", "--cpu-devices", str(devices)]
     with together(tmp_path, "two", *more, model=TRANSFORMER) as processes:
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 0, said
+        assert_ended(processes, 0)
     for two, one in zip(lines(tmp_path / "two.log"), expected, strict=True):
         assert NUMBER.sub("", two) == NUMBER.sub("", one)
         assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
@@ -386,9 +384,7 @@ def test_processes_fit_batches_into_what_they_all_have_left(folder: Path) -> Non
     beyond = 2 - memory_of(None) // MIB  # so that two megabytes are left
     more = ["--mini-batch-fit", "--workspace", str(beyond), "--max-length", "8", "--after-batches", "2"]
     with together(folder, "fitted", *more, model=TRANSFORMER) as processes:
-        for process in processes:
-            _, said = process.communicate(timeout=300)
-            assert process.returncode == 0, said
+        assert_ended(processes, 0)
     assert "Typical MB size" in (folder / "fitted.log").read_text()
 
 
@@ -396,9 +392,7 @@ def test_processes_fit_batches_into_what_they_all_have_left(folder: Path) -> Non
 def test_another_number_of_processes_goes_on_where_one_was_killed(folder: Path) -> None:
     log = folder / "four.log"
     with launched(slurm, 4, training(folder, "four", "--after-epochs", "100000")) as processes:
-        while not (log.exists() and "Saving optimizer" in log.read_text()):
-            assert [process.poll() for process in processes] == [None] * 4
-            time.sleep(0.05)
+        wait_until_logged(log, "Saving optimizer", processes)
         time.sleep(0.5)  # for some more updates, which are lost
         processes[2].kill()
         codes = []
@@ -412,9 +406,7 @@ def test_another_number_of_processes_goes_on_where_one_was_killed(folder: Path) 
     for launcher, count, devices, updates in ((open_mpi, 2, 2, 3), (slurm, 1, 1, 6), (slurm, 2, 1, 9)):
         more = ["--after-batches", str(saved + updates), "--cpu-devices", str(devices)]
         with launched(launcher, count, training(folder, "four", *more)) as processes:
-            for process in processes:
-                _, said = process.communicate(timeout=300)
-                assert process.returncode == 0, said
+            assert_ended(processes, 0)
     whole = training(folder, "whole", "--after-batches", str(saved + 9))
     subprocess.run(whole, env=os.environ | ON_CPUS, check=True)
     expected = lines(folder / "whole.log")
