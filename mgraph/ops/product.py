@@ -21,6 +21,9 @@ from ..specs import Spec, Specs, spec_of
 from .operands import FloatNodeOp, Gradients, accumulable, known
 from .precision import accumulator
 
+_BLOCK = 32
+"""Rows that are copied together, a cache line of bfloat16 numbers; packed batches have a multiple of them."""
+
 
 class ProductNodeOp(FloatNodeOp):
     """Base of ``y = scale * op(a) op(b)``, where ``op`` swaps the last two axes if asked to."""
@@ -111,14 +114,16 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
     ``a`` is transposed by a copy, kept apart from the computation of ``a``, which it would slow down. A copy
     does not pay off for a result with more rows than columns, except for a vector, which XLA would sum less
     accurately. Where it does not pay off and the rows are a multiple of 512, a stride that defeats caches,
-    the transposed product is computed instead. Barriers keep XLA from undoing this. On other platforms
-    transposing is free.
+    the transposed product is computed instead. Barriers keep XLA from undoing this. A bfloat16 matrix is
+    always copied, in a way of its own. On other platforms transposing is free.
     """
     if not trans_a:
         return matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
     if a.ndim > 2:
         on_cpu = _matmul_of_batch_copy
+    elif a.dtype == jnp.bfloat16:
+        on_cpu = _bfloat16_matmul
     elif rows <= columns or columns == 1:
         on_cpu = _matmul_of_copy
     elif rows % 512 == 0:
@@ -145,6 +150,23 @@ def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
 
 def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
     return _barred(matmul(b, a, not trans_b, False)).mT
+
+
+def _bfloat16_matmul(a: Array, b: Array, trans_b: bool) -> Array:
+    # The smaller matrix is transposed, if the result then is the transposed product.
+    if not trans_b and a.shape[-1] > b.shape[-1]:
+        return _barred(matmul(_copy_by_blocks(b), a, False, False)).mT
+    return matmul(_copy_by_blocks(a), b, False, trans_b)
+
+
+def _copy_by_blocks(a: Array) -> Array:
+    """``a^T``. XLA does not see that this copy is one, so it does not make a transposed product of it, which
+    in bfloat16 it would compute in float32. The first axis is divided, and not merged with the second, since
+    devices may divide the matrix along either."""
+    rows, columns = a.shape
+    block = math.gcd(rows, _BLOCK)
+    turned = _barred(_barred(a).reshape(rows // block, block, columns).transpose(2, 0, 1))
+    return turned.reshape(columns, rows)
 
 
 def _barred(x: Array) -> Array:

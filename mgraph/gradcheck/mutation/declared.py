@@ -16,6 +16,7 @@ _KERNEL = "runs for 16-bit numbers on CUDA only, where the kernel's own rule giv
 _NO_DROPOUT = "inherited; there is no dropout here"
 _NO_BATCHES = "for batches that broadcast; here there are none, or of one size"
 _NO_MATRICES = "for products of two matrices, which the cases of dot judge"
+_NARROW = "for bfloat16, in which mutants are not computed"
 _NO_ELEMENTS = "for an axis without elements, where there is no gradient that could be wrong"
 _HALF = "for float16, in which mutants are not computed"
 _SHIFT = "the mean takes away what is subtracted from all; it is about digits"
@@ -40,10 +41,14 @@ _SHIFTS = (
 )
 """Changes to what attention with dropout subtracts from all slopes of a row."""
 _SCALED_LAST = unreached("ProductNodeOp.product_gradients")
-_ONE_MATRIX = {unreached(function): _NO_BATCHES for function in ("matmul", "_matmul_of_batch_copy")}
+_BFLOAT16 = "_bfloat16_matmul", "_copy_by_blocks"
+_ONE_MATRIX = {
+    **{unreached(function): _NO_BATCHES for function in ("matmul", "_matmul_of_batch_copy")},
+    **{unreached(function): _NARROW for function in _BFLOAT16},
+}
 _MANY_MATRICES = {
     unreached(function): _NO_MATRICES
-    for function in ("matmul_of_columns", "_matmul_of_copy", "_transposed_matmul")
+    for function in ("matmul_of_columns", "_matmul_of_copy", "_transposed_matmul", *_BFLOAT16)
 }
 
 _DECLARED: Mapping[str, Mapping[str, str]] = {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -49,6 +52,45 @@ def test_gradients_of_large_products(
         np.testing.assert_allclose(
             found.swapaxes(-1, -2) if turned else found, right, atol=2e-5 * abs(right).max()
         )
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(96, 64, 160), (96, 160, 64), (77, 24, 40), (5, 3, 4)]
+)
+def test_gradients_of_bfloat16_products_are_bfloat16_products(
+    graph: ExpressionGraph, rows: int, inner: int, columns: int, trans_b: bool
+) -> None:
+    """Rounded once from sums in float32. On CPUs XLA computes transposed products in float32: there are none,
+    unless a matrix with an odd number of rows is transposed."""
+    dice = np.random.default_rng(2)
+    x, w, adj = (
+        jnp.asarray(dice.normal(size=shape), "bfloat16")
+        for shape in [(rows, inner), (inner, columns), (rows, columns)]
+    )
+    given = x, w.mT if trans_b else w
+    a, b = (graph.input(name, v.shape, "bfloat16") for name, v in zip("ab", given, strict=True))
+    function = graph.function(mgraph.dot(a, b, trans_b=trans_b), [a, b])
+
+    def pulled(a: jax.Array, b: jax.Array, adj: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(jax.vjp(lambda *values: function.pure({}, values), a, b)[1](adj))
+
+    compiled = jax.jit(pulled).lower(*given, adj).compile()
+    by_x, by_w = compiled(*given, adj)
+    left, right, slopes = (np.asarray(v, np.float64) for v in (x, w, adj))
+    for found, wanted in ((by_x, slopes @ right.T), (by_w.mT if trans_b else by_w, left.T @ slopes)):
+        assert found.dtype == jnp.bfloat16
+        bounds = {"rtol": 2**-8, "atol": 1e-5 * abs(wanted).max()}
+        np.testing.assert_allclose(np.asarray(found, np.float64), wanted, **bounds)
+    if rows % 2 == 0 and "f32" not in operand_types(jax.jit(jnp.matmul).lower(x, w).compile()):
+        assert set(operand_types(compiled)) == {"bf16"}
+
+
+def operand_types(compiled: Any) -> list[str]:
+    """The types of the operands of a program's products."""
+    text = compiled.as_text()
+    types = dict(re.findall(r"%([\w.\-]+) = (\w+)\[", text))
+    return [types[name] for pair in re.findall(r" dot\(%([\w.\-]+), %([\w.\-]+)\)", text) for name in pair]
 
 
 # ---------------------------------------------------------------- edges of number ranges
