@@ -153,7 +153,8 @@ def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
 
 
 def _bfloat16_matmul(a: Array, b: Array, trans_b: bool) -> Array:
-    # The smaller matrix is transposed, if the result then is the transposed product.
+    # The narrower matrix is copied; if that is b, the product comes out transposed. Its barrier keeps XLA
+    # from making a product of transposed matrices of it, which it cannot run in bfloat16.
     if not trans_b and a.shape[-1] > b.shape[-1]:
         return _barred(matmul(_copy_by_blocks(b), a, False, False)).mT
     return matmul(_copy_by_blocks(a), b, False, trans_b)
